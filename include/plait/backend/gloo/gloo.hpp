@@ -24,11 +24,12 @@ namespace plait {
 
 namespace detail {
 
-/// The type of a removed option for Redis, whose error tells a program that sets it what to write.
+/// The type of a removed option for Redis. A program that sets the option does not compile, and the
+/// error text shows the replacements.
 struct no_redis {
   constexpr no_redis() = default;
   template <class T>
-  no_redis(T const&) {  // converts implicitly, as a string did
+  no_redis(T const&) {  // converts implicitly, because the option was a string
     static_assert(sizeof(T) == 0,
                   "gloo_options::redis: ranks do not meet in Redis any more; write .rendezvous, a "
                   "folder that all processes see, or let them meet in etcd (plait::elastic), or by "
@@ -40,15 +41,16 @@ struct no_redis {
 
 /// The options of `gloo`.
 struct gloo_options {
-  /// The path of a folder that all processes see and no other job uses. If empty, the value of
-  /// PLAIT_RENDEZVOUS, else a folder in the temporary folder if one launcher has started all
-  /// processes on one machine. Rank 0 makes the folder, and removes it when all ranks are
-  /// connected.
+  /// The path of a folder in which the ranks find each other. All processes must see it, and no
+  /// other job may use it. If empty, the value of PLAIT_RENDEZVOUS, else a folder in the temporary
+  /// folder if one launcher has started all processes on one machine. Rank 0 creates the folder,
+  /// and removes it when all ranks are connected.
   std::filesystem::path rendezvous{};
-  /// Cannot be set: "Where the ranks meet" in docs/processes.md shows the replacements.
+  /// Removed; setting it is a compile error. "Where the ranks meet" in docs/processes.md shows the
+  /// replacements.
   detail::no_redis redis{};
-  /// The network interface of the connections. If empty, the value of PLAIT_INTERFACE or
-  /// GLOO_SOCKET_IFNAME, else the loopback if all ranks are on one host.
+  /// The name of the network interface for the connections, such as eth0. If empty, the value of
+  /// PLAIT_INTERFACE or GLOO_SOCKET_IFNAME, else the loopback if all ranks are on one host.
   std::string interface{};
 };
 
@@ -63,7 +65,7 @@ class gloo_engine final : public process_engine {
   void set_timeout(std::chrono::milliseconds timeout) override;
 
   std::unique_ptr<process_group> make_group(std::vector<int> const& members) override;
-  /// A context of Gloo serves one thread, so the second thread has connections of its own.
+  /// A context of Gloo serves one thread, so the second thread of a rank has its own connections.
   std::unique_ptr<process_group> make_group_of_second_thread(std::vector<int> const& members,
                                                              call_pause&) override;
   [[nodiscard]] std::string why_one_thread() override { return ""; }
@@ -83,8 +85,8 @@ class gloo_engine final : public process_engine {
   static void connect_all(gloo_rendezvous& rendezvous, gloo_connections& with, int rank);
   void hold(std::shared_ptr<gloo_connections>& as, std::shared_ptr<gloo_connections> with);
   [[nodiscard]] std::vector<int> everybody() const;
-  /// Makes the connections of the second thread; their addresses are exchanged over the first
-  /// thread's.
+  /// Makes the connections of the second thread. The ranks exchange the addresses over the
+  /// connections of the first thread.
   void connect_second();
 
   [[nodiscard]] std::unique_ptr<rendezvous_store> store(process_ranks const& here) const;
@@ -93,7 +95,7 @@ class gloo_engine final : public process_engine {
   std::optional<process_ranks> here_;
   std::optional<std::string> secret_;
   std::atomic<std::chrono::milliseconds> timeout_{std::chrono::milliseconds{60'000}};
-  std::shared_ptr<gloo_connections> with_, second_;  // for the rank's thread; for a second
+  std::shared_ptr<gloo_connections> with_, second_;  // for the rank's thread; for its second thread
   std::unique_ptr<rendezvous_store> store_{};        // set by begin_anew
   std::atomic<bool> interrupted_{false};
   bool held_ = false;
@@ -104,18 +106,19 @@ class gloo_engine final : public process_engine {
 }  // namespace detail
 
 /// Makes the engine of processes that Gloo connects by TCP, for `processes{.engine =
-/// plait::gloo()}`. Any launcher will do that sets the variables of process_ranks, or none at all.
+/// plait::gloo()}`. It works with any launcher that sets the variables of process_ranks, and
+/// without a launcher.
 ///
-/// Cost:    one connection for each pair of processes serves all groups; two if ranks have a second
-///          thread.
-/// Errors:  a call that waits longer than the time-out throws communication_timeout with the rank
-///          that it waits for; engine_error at once if another process fails or ends. Then all
-///          connections of this process are closed, so that the other processes learn of it.
-/// Threads: Gloo has a thread of its own in each process; calling threads sleep while they wait.
-/// Safety:  before the first call the two ends of each connection prove to each other that they
-///          know the secret of the job: a file that PLAIT_JOB_SECRET_FILE names, or else a key that
-///          rank 0 leaves in the rendezvous folder. A peer that merely reaches a port is dropped.
-///          Data that is sent after that is neither encrypted nor signed. See docs/processes.md.
+/// Cost:    one connection for each pair of processes, which all groups share; two if ranks have a
+///          second thread.
+/// Errors:  communication_timeout, with the awaited rank, for a call that waits longer than the
+///          time-out; engine_error, at once, if another process fails or ends. After either, this
+///          process closes all its connections, so that the other processes learn of the error.
+/// Threads: Gloo runs a thread in each process; calling threads sleep while they wait.
+/// Safety:  when a connection is opened, its two ends prove to each other that they know the secret
+///          of the job. The secret is in a file that PLAIT_JOB_SECRET_FILE names; without the file,
+///          rank 0 writes a random key to the rendezvous folder. A peer without the secret is
+///          dropped. Later data is neither encrypted nor signed. See docs/processes.md.
 [[nodiscard]] [[gnu::cold]] inline std::shared_ptr<ext::process_engine> gloo(
     gloo_options const& options = {}) {
   return std::make_shared<detail::gloo_engine>(options);

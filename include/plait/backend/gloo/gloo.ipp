@@ -76,7 +76,7 @@ PLAIT_DECL void gloo_engine::hold_timeouts(bool on) noexcept {
 
 PLAIT_DECL void gloo_engine::connect() {
   auto const here = ranks(nullptr);
-  if (!secret_) secret_ = read_job_secret();  // once: an elastic job meets again and again
+  if (!secret_) secret_ = read_job_secret();  // once; an elastic job connects several times
   gloo_rendezvous rendezvous(store_ != nullptr ? std::move(store_) : store(here), here, timeout_,
                              interrupted_, *secret_);
   try {
@@ -92,7 +92,7 @@ PLAIT_DECL void gloo_engine::connect() {
     abandon();
     rendezvous.fail(problem.what());
     throw;
-  } catch (std::exception const& problem) {  // Gloo throws it when it opens its ports
+  } catch (std::exception const& problem) {  // Gloo's exceptions, thrown when it opens its ports
     auto const text =
         concat({"gloo: rank ", here.rank, " cannot open its connections: ", gloo_words(problem)});
     rendezvous.fail(text);
@@ -117,7 +117,8 @@ PLAIT_DECL void gloo_engine::connect_all(gloo_rendezvous& rendezvous, gloo_conne
 PLAIT_DECL void gloo_engine::hold(std::shared_ptr<gloo_connections>& as,
                                   std::shared_ptr<gloo_connections> with) {
   std::scoped_lock const lock{mutex_};
-  if (interrupted_) throw engine_error("gloo: the start was ended, as the ranks of the job change");
+  if (interrupted_)
+    throw engine_error("gloo: the start was aborted because the ranks of the job are changing");
   with->watch->hold(held_);
   as = std::move(with);
 }

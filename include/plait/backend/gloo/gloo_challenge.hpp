@@ -15,32 +15,34 @@
 
 namespace plait::detail {
 
-/// Returns 32 bytes that cannot be computed without the key (RFC 2104, with SHA-256).
+/// Returns the 32 bytes of HMAC-SHA-256 (RFC 2104) of `text` with `key`.
 [[nodiscard]] std::string hmac_sha256(std::string_view key, std::string_view text);
 
 /// Returns 32 bytes of the system's cryptographic random numbers.
 [[nodiscard]] std::string random_bytes();
 
-/// Identifies the rendezvous of connections; `key` is the secret of its processes.
+/// Identifies the rendezvous of which the connections are part; `key` is the secret of its
+/// processes.
 struct gloo_identity {
   std::string key, rendezvous;
 };
 
-/// Proves two ends of a new connection to each other: each learns that the other has the key and is
-/// the rank that it claims, in this rendezvous. Without it, any program that reaches the port could
-/// send gradients. The member that listens asks, the connecting one answers, then the asking one
-/// proves the same:
+/// Authenticates the two ends of a new connection to each other: each end learns that the other
+/// knows the key and is the rank that it claims to be in this rendezvous. Without the challenge,
+/// any program that reaches the port could send gradients. Three messages are sent: the member that
+/// listens sends a question, the member that connects an answer, and the member that listens a
+/// proof.
 ///
 ///     question: a random number
 ///     answer:   its rank, a random number, HMAC("answer", rendezvous, ranks, addresses, numbers)
 ///     proof:    HMAC("proof", rendezvous, ranks, addresses, numbers)
 ///
-/// The member with the higher rank connects to the member with the lower: of ranks 2 and 5, rank 2
-/// asks and rank 5 answers. Each message has a fixed size, and the rank is the only part of the
-/// rendezvous that can be read in one.
+/// The member with the higher rank connects to the member with the lower rank: of ranks 2 and 5,
+/// rank 2 asks and rank 5 answers. Each message has a fixed size. The only part of the identities
+/// that a message contains in clear text is the rank.
 class gloo_challenge {
  public:
-  /// `addresses`: the address at which each member listens.
+  /// `rank`: the rank of this member. `addresses`: the address at which each member listens.
   gloo_challenge(gloo_identity of, int rank, std::vector<std::string> addresses)
       : of_(std::move(of)), rank_(rank), addresses_(std::move(addresses)) {}
 
@@ -55,24 +57,25 @@ class gloo_challenge {
 
   [[nodiscard]] static std::string question() { return std::string(mark) + random_bytes(); }
 
-  /// Answers the question of `member`; nullopt if it is not a question.
+  /// Returns the answer to the question of `member`; nullopt if `question` is not a valid question.
   [[nodiscard]] std::optional<std::string> answer(std::string_view question, int member) const;
-  /// Returns the member that has answered; nullopt if the answer is not from a member that connects
-  /// to this one.
+  /// Returns the rank of the member that wrote `answer`; nullopt if the answer is not valid or its
+  /// writer is not a member that connects to this one.
   [[nodiscard]] std::optional<int> who(std::string_view question, std::string_view answer) const;
-  /// Returns the proof for `member`, which gave the answer.
+  /// Returns the proof that this member sends to `member`, from which it has received `answer`.
   [[nodiscard]] std::string proof(std::string_view question, std::string_view answer,
                                   int member) const {
     return code("proof", question, answer, member, rank_);
   }
-  /// Returns true if `proof` is the proof of `member` for this member's answer.
+  /// Returns true if `proof` is the valid proof of `member` for the answer that this member sent.
   [[nodiscard]] bool proves(std::string_view proof, std::string_view question,
                             std::string_view answer, int member) const {
     return is_same(proof, code("proof", question, answer, rank_, member));
   }
 
  private:
-  /// Writes the size in front of each field, so that no two lists of fields give one text.
+  /// Returns the HMAC of the fields. Each field is preceded by its size, so that two different
+  /// lists of fields are never the same text.
   [[nodiscard]] std::string code(std::string_view what, std::string_view question,
                                  std::string_view answer, int from, int to) const;
   static bool is_same(std::string_view one, std::string_view other) {

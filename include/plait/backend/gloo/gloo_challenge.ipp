@@ -18,7 +18,7 @@ PLAIT_DECL std::string hmac_sha256(std::string_view key, std::string_view text) 
   auto const* const begin = reinterpret_cast<unsigned char const*>(text.data());
   if (::HMAC(::EVP_sha256(), key.data(), static_cast<int>(key.size()), begin, text.size(),
              reinterpret_cast<unsigned char*>(out.data()), &bytes) == nullptr)
-    throw engine_error("gloo: OpenSSL makes no HMAC of SHA-256");
+    throw engine_error("gloo: OpenSSL cannot compute HMAC-SHA-256");
   out.resize(bytes);
   return out;
 }
@@ -26,7 +26,7 @@ PLAIT_DECL std::string hmac_sha256(std::string_view key, std::string_view text) 
 PLAIT_DECL std::string random_bytes() {
   std::string out(32, '\0');
   if (::getentropy(out.data(), out.size()) != 0)
-    throw engine_error("gloo: the system gives no random numbers");
+    throw engine_error("gloo: the system does not provide random numbers");
   return out;
 }
 

@@ -24,18 +24,19 @@
 
 namespace plait::detail {
 
-/// A gloo::Context over one connection for each pair of members, whose ends have proved their
-/// identity.
+/// A gloo::Context with one connection for each pair of members; the ends of each connection have
+/// passed gloo_challenge.
 class gloo_mesh final : public ::gloo::Context {
  public:
-  /// `timeout`: for Gloo's own calls that are given none.
+  /// `timeout`: the limit for calls of Gloo that have no time-out argument.
   gloo_mesh(int own_rank, int members, gloo_interface const& over,
             std::shared_ptr<gloo_watch> const& watch, std::chrono::milliseconds timeout);
   gloo_mesh(gloo_mesh const&) = delete;
   gloo_mesh& operator=(gloo_mesh const&) = delete;
-  /// Gloo's thread must have left the sentinels before they are destroyed. Gloo waits for it there,
-  /// too, but with a counter that orders no memory; closing takes the mutex under which they are
-  /// woken.
+  /// Closes the connections, because Gloo's thread must have left the sentinels (see gloo_watch)
+  /// before they are destroyed. Gloo's destructor waits for that, too, but with a counter that does
+  /// not order memory accesses; closing takes the mutex under which Gloo's thread wakes the
+  /// sentinels.
   ~gloo_mesh() override { close(); }
 
   /// Ends all waits on the connections, here and in the other processes.
@@ -44,7 +45,8 @@ class gloo_mesh final : public ::gloo::Context {
   /// The address at which the other members reach this one.
   [[nodiscard]] std::string const& address() const { return listener_.address(); }
 
-  /// Connects to all members; all call it with the same addresses. \see gloo_listener
+  /// Connects this member to all others; all members call it with the same addresses.
+  /// \see gloo_listener
   void connect(gloo_identity const& identity, std::vector<std::string> addresses,
                std::function<void(gloo_listener::progress const&)> const& look);
 
@@ -57,9 +59,9 @@ class gloo_mesh final : public ::gloo::Context {
   std::shared_ptr<watched_context> watched_;
 };
 
-/// Ignores SIGPIPE while it exists, unless the program has set a handler. Gloo writes to
-/// connections that the other end may have closed, and the signal would end the process. The
-/// engines of a process share one object.
+/// Ignores SIGPIPE while it exists, unless the program has set a handler: Gloo may write to a
+/// connection that the other end has closed, and the signal would end the process. All engines of a
+/// process share one object.
 class ignored_sigpipe {
  public:
   static std::shared_ptr<ignored_sigpipe> shared();
@@ -75,12 +77,13 @@ class ignored_sigpipe {
   bool is_ours_ = false;
 };
 
-/// The connections of this process for one of its threads, which the engine and that thread's
-/// groups share, and whether one has failed.
+/// The connections of one thread of this process to all other processes, and whether one of them
+/// has failed. The engine and the groups of that thread share it.
 struct gloo_connections {
   gloo_connections(gloo_interface way, gloo_identity of, int own_rank, int processes,
                    std::chrono::milliseconds limit, std::chrono::milliseconds left);
-  /// The connections of another thread of the same process.
+  /// The connections of the second thread of the process; `first`: the connections of its first
+  /// thread.
   gloo_connections(gloo_connections const& first, std::shared_ptr<gloo_watch> own_watch,
                    std::shared_ptr<gloo_mesh> own_world);
 
@@ -90,15 +93,15 @@ struct gloo_connections {
   gloo_interface over;
   gloo_identity identity;
   std::shared_ptr<gloo_watch> watch = std::make_shared<gloo_watch>();
-  std::shared_ptr<gloo_mesh> world;           ///< all groups' messages go over it
+  std::shared_ptr<gloo_mesh> world;           ///< the connections to all processes
   std::weak_ptr<gloo_connections> beside{};   ///< the connections of the rank's other thread
-  std::atomic<bool> has_failed{false};        ///< the connections are closed
-  std::atomic<bool> other_has_failed{false};  ///< they are closed because the other thread's failed
+  std::atomic<bool> has_failed{false};        ///< a call has failed; the connections are closed
+  std::atomic<bool> other_has_failed{false};  ///< a call of the other thread has failed
 
-  /// Adds a mesh for Gloo's own collectives, which fail() closes, too.
+  /// Adds connections that serve only Gloo's own collectives; fail() closes them, too.
   void add(std::shared_ptr<gloo_mesh> const& further);
-  /// Closes all connections of both threads, so that the other processes see at once that this one
-  /// has failed.
+  /// Closes all connections of both threads, so that the other processes see at once that this
+  /// process has failed.
   void fail() noexcept;
 
  private:
@@ -108,7 +111,7 @@ struct gloo_connections {
   std::vector<std::weak_ptr<gloo_mesh>> others_;
 };
 
-/// The message of an exception of Gloo, without the position in its sources, on one line.
+/// The message of an exception of Gloo, on one line and without the position in Gloo's sources.
 [[nodiscard]] [[gnu::cold]] std::string gloo_words(std::exception const& problem);
 
 }  // namespace plait::detail

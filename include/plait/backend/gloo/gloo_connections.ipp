@@ -29,7 +29,7 @@ PLAIT_DECL gloo_mesh::gloo_mesh(int own_rank, int members, gloo_interface const&
 PLAIT_DECL void gloo_mesh::close() noexcept {
   try {
     closeConnections();
-  } catch (std::exception const&) {  // it is closed already
+  } catch (std::exception const&) {  // the connection is closed already
   }
 }
 

@@ -16,29 +16,32 @@
 
 namespace plait::detail {
 
-/// A network interface of this host: the first of its addresses, IPv4 before IPv6.
+/// A network interface of this host, with its first IPv4 address or, without one, its first IPv6
+/// address.
 struct network_interface {
   int family = AF_UNSPEC;
   std::string address;
   bool is_loopback = false;
 
-  /// Returns the interfaces that are up and have an address, by name.
+  /// Returns the interfaces that are up and have an address; the key is the name.
   [[nodiscard]] static std::map<std::string, network_interface> all();
-  /// "eth0 (10.0.0.2), wlan0 (10.0.1.2)": the interfaces that other hosts can reach.
+  /// Returns a list for messages, "eth0 (10.0.0.2), wlan0 (10.0.1.2)", which contains the loopback
+  /// only if `with_loopback` is true.
   [[nodiscard]] static std::string text(std::map<std::string, network_interface> const& from,
                                         bool with_loopback);
 };
 
-/// An interface of this host, for Gloo and for the port at which other processes reach this one.
+/// An interface of this host, as Gloo's device and as the address to which gloo_listener binds its
+/// port.
 struct gloo_interface {
   std::shared_ptr<::gloo::transport::tcp::Device> device;
   sockaddr_storage address{};
   std::size_t address_bytes = 0;
 };
 
-/// Returns the interface of rank `rank`: `asked`, or else the environment's, or else the loopback
-/// if `marks` say that all ranks can reach it. It never takes the address of the host's name, which
-/// other hosts may be unable to reach.
+/// Returns the interface of rank `rank`: the interface named `asked`, else the interface that the
+/// environment names, else the loopback if `marks` show that all ranks are on one host. It never
+/// uses the address of the host's name, which other hosts may be unable to reach.
 [[nodiscard]] [[gnu::cold]] gloo_interface gloo_device(std::string const& asked,
                                                        std::vector<process_mark> const& marks,
                                                        int rank);

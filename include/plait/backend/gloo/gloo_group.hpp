@@ -23,8 +23,8 @@
 
 namespace plait::detail {
 
-/// Returns Gloo's function for a reduction of elements of a type, or null. The maximum of two
-/// elements is NaN if either is NaN.
+/// Returns the function with which Gloo combines elements of type T, or null if Gloo cannot combine
+/// the type. The maximum of two elements is NaN if either is NaN.
 template <class T>
 ::gloo::AllreduceOptions::Func gloo_reduction(reduction operation) {
   auto const each = [](auto how) {
@@ -38,12 +38,13 @@ template <class T>
 }
 ::gloo::AllreduceOptions::Func gloo_reduction(element_type type, reduction operation);
 
-/// One member of a group, over its thread's connections with all processes. Groups share
-/// connections, so a message carries the numbers of the group and of the call, the call's kind and
-/// its size: only the two ends of one call match.
+/// One member of a group of processes. All groups of a thread share its connections, so the tag of
+/// a message contains the number of the group, the number of the call, the kind of the call and the
+/// size: only the two ends of one call match.
 ///
-/// Cost: every collective is one round in which members send to each other directly; a root sends
-///       to all. Two small objects of Gloo for each other member and call.
+/// Cost: each collective except all_reduce, which is Gloo's, is one round, in which every member
+///       sends directly to every other; in a broadcast only the root sends. For each other member,
+///       a call allocates two small objects of Gloo.
 class gloo_group final : public process_group {
  public:
   gloo_group(std::shared_ptr<gloo_connections> with, std::vector<int> const& members,
@@ -67,8 +68,8 @@ class gloo_group final : public process_group {
   bool give_up_posted() noexcept override;
   bool all_reduce(void* inout, std::size_t count, element_type type, reduction operation) override;
 
-  /// Makes further connections of the members, called `name`, whose waits `watch` ends. All members
-  /// call it.
+  /// Opens further connections between the members; `watch` ends their waits. The challenge proves
+  /// that both ends mean the connections of this `name`. All members call it.
   [[nodiscard]] [[gnu::cold]] std::shared_ptr<gloo_mesh> connect_anew(
       std::string const& name, std::shared_ptr<gloo_watch> const& watch);
 
@@ -87,20 +88,22 @@ class gloo_group final : public process_group {
     return static_cast<std::byte const*>(all) + index * bytes;
   }
   [[nodiscard]] bool is(int member) const { return std::size_t(member) == rank_; }
-  /// Begins with the member after this one, so that members do not all send to the same one first.
+  /// Calls work(member) for each other member, first for the next one, so that the members do not
+  /// all send to the same member first.
   template <class Work>
   void for_others(Work work) const {
     for (std::size_t i = 1; i < members_.size(); ++i) work((rank_ + i) % members_.size());
   }
 
-  /// Returns the tag of a message. Gloo's own collectives have 1 to 8 in the highest byte. The size
-  /// is part of the tag, since Gloo would end the process in which a longer message arrives.
+  /// Returns the tag of a message. The highest byte differs from the bytes 1 to 8 of Gloo's own
+  /// collectives. The size is part of the tag, since Gloo would end the process if a longer message
+  /// arrived.
   [[nodiscard]] std::uint64_t slot(kind what, std::uint32_t call, std::size_t bytes) const;
   [[nodiscard]] std::uint64_t next_slot(kind what, std::size_t bytes) {
     return slot(what, calls_++, bytes);
   }
 
-  /// Makes a buffer for a posted message and returns its place.
+  /// Creates the buffer of a posted message and returns its index in posted_.
   std::size_t begin_post(std::size_t other, void* data, std::size_t bytes, bool is_sent);
   void begin_receive(std::size_t from, void* data, std::size_t bytes, std::uint64_t at);
   void begin_send(std::size_t to, void const* data, std::size_t bytes, std::uint64_t at);
@@ -108,17 +111,18 @@ class gloo_group final : public process_group {
   void wait_for_send(std::size_t to);
   void to_one(std::size_t to, void const* data, std::size_t bytes, std::uint64_t at);
   void to_all(void const* data, std::size_t bytes, std::uint64_t at);
-  /// Exchanges a block with each member.
+  /// Sends block i of `send` to each member i and receives a block from each. The beginnings of the
+  /// blocks of `send` are `stride` bytes apart; with stride 0 all members get the same block.
   void exchange(kind what, void const* send, std::size_t stride, void* receive, std::size_t bytes);
 
-  /// Returns connections of the members alone, which Gloo's own collectives need; the first of them
-  /// makes the connections.
+  /// Returns connections between the members of this group alone, which Gloo's own collectives
+  /// need. The first call opens the connections.
   std::shared_ptr<gloo_mesh> const& own_mesh();
   [[nodiscard]] [[gnu::cold]] std::shared_ptr<gloo_mesh> new_mesh(
       std::string const& name, std::shared_ptr<gloo_watch> const& watch);
 
-  /// The time left, rounded up: a wait that ends before the deadline would look like a lost
-  /// connection.
+  /// The time until the deadline, rounded up: a wait that ended before the deadline would be
+  /// reported as a lost connection.
   [[nodiscard]] std::chrono::milliseconds left() const;
 
   template <class Work>
@@ -140,7 +144,7 @@ class gloo_group final : public process_group {
 
   std::shared_ptr<gloo_connections> with_;
   std::shared_ptr<gloo_mesh> mesh_;
-  std::vector<int> members_;  // numbers in the connections, in group order
+  std::vector<int> members_;  // ranks in the connections' world, in group order
   struct posted_buffer {
     buffer lent{};
     bool is_sent = false;
@@ -153,7 +157,7 @@ class gloo_group final : public process_group {
   std::size_t rank_;
   std::uint32_t calls_ = 0;
   std::size_t other_ = none;
-  gloo_watch::clock::time_point end_;  // deadline, in the watch's time
+  gloo_watch::clock::time_point end_;  // deadline of the current call, by the watch's clock
 };
 
 }  // namespace plait::detail

@@ -104,7 +104,7 @@ PLAIT_DECL void gloo_group::wait_for_posted(std::size_t place, int other) {
 }
 
 PLAIT_DECL bool gloo_group::give_up_posted() noexcept {
-  with_->fail();  // nothing writes to the buffers after that
+  with_->fail();  // afterwards Gloo writes to no buffer
   posted_.clear();
   return true;
 }
@@ -117,7 +117,7 @@ PLAIT_DECL bool gloo_group::all_reduce(void* inout, std::size_t count, element_t
   ask("all_reduce", [&] {
     ::gloo::AllreduceOptions options(own_mesh());
     other_ = none;
-    // Gloo needs the size of an element only.
+    // Gloo's algorithm uses only the size of an element; the reduction is a function of plait.
     switch (type.bytes) {
       case 1: options.setOutput(static_cast<std::uint8_t*>(inout), count); break;
       case 2: options.setOutput(static_cast<std::uint16_t*>(inout), count); break;
@@ -251,7 +251,7 @@ PLAIT_DECL void gloo_group::fail(char const* function, std::exception const& pro
                                     : member_text(static_cast<int>(other_));
   auto const words = gloo_words(problem);
   with_->fail();
-  std::ranges::fill(in_, nullptr);  // nothing writes after that to buffers that the caller frees
+  std::ranges::fill(in_, nullptr);  // afterwards Gloo writes to no buffer that the caller may free
   std::ranges::fill(out_, nullptr);
   posted_.clear();
   if (with_->other_has_failed) end_with_other(function);
@@ -264,17 +264,18 @@ PLAIT_DECL void gloo_group::fail(char const* function, std::exception const& pro
     throw communication_timeout({call_text(function), " has waited ", with_->timeout.load().count(),
                                  " ms for ", other, " (Gloo)"});
   if (with_->watch->is_interrupted())
-    throw engine_error(concat({call_text(function), " was ended, as the ranks of the job change"}));
+    throw engine_error(
+        concat({call_text(function), " was aborted because the ranks of the job are changing"}));
   auto const lost = concat({call_text(function), ": the connection to ", other,
                             " is lost, whose process has failed or ended (Gloo: ", words, ")"});
-  if (signal != 0)  // ranks that have waited as long end by the signal, too
+  if (signal != 0)  // like the other ranks that have waited as long, this rank ends by the signal
     throw wait_stopped_by_signal(concat({lost, ", after ", caught_signal::name(signal)}), signal);
   throw engine_error(lost, other_ == none ? -1 : world_rank(static_cast<int>(other_)));
 }
 
 PLAIT_DECL void gloo_group::end_with_other(char const* function) const {
-  throw other_thread_failed(
-      concat({call_text(function), " was ended, as the other thread of the rank has failed"}));
+  throw other_thread_failed(concat(
+      {call_text(function), " was aborted because the other thread of the rank has failed"}));
 }
 
 }  // namespace plait::detail

@@ -21,22 +21,22 @@
 
 namespace plait::detail {
 
-/// "10.0.0.2:4711" or "[::1]:4711" for the bytes of a socket's address.
+/// Formats the bytes of a socket's address as "10.0.0.2:4711" or "[::1]:4711".
 [[nodiscard]] [[gnu::cold]] std::string socket_text(std::string_view address);
 
-/// The port at which other members of a mesh reach this one; it is closed when all are connected.
-/// Gloo's own listener would take any peer that connects for the member that it waits for. Here a
-/// peer must pass gloo_challenge before its connection is used. Other peers are dropped, and they
-/// do not hold up members: all connections make progress at the same time.
+/// Connects the members of a mesh: listens on a port of this process until all members are
+/// connected. Gloo's own listener would accept any peer as the member that it waits for. Here a
+/// peer must pass gloo_challenge before its connection is used; other peers are dropped. They do
+/// not delay the members, because all connections make progress at the same time.
 ///
-/// Cost:    for each other member, a connection, one and a half round trips and four codes.
+/// Cost:    for each other member, one connection, one and a half round trips and four HMACs.
 /// Threads: the thread of connect() only.
 class gloo_listener {
  public:
   /// `where`: an address of this host; the system chooses the port.
   explicit gloo_listener(sockaddr_storage const& where, std::size_t bytes);
 
-  /// The address that the other members are told.
+  /// The address of the port, which the other members need in order to connect.
   [[nodiscard]] std::string const& address() const { return address_; }
 
   /// The state of connect().
@@ -44,15 +44,16 @@ class gloo_listener {
     std::vector<int> missing;  ///< members that are not connected
     std::size_t dropped = 0;   ///< connections that did not pass the challenge
 
-    /// "rank 3 has not connected to 10.0.0.2:4711 (12 others have, who do not know ...)"
+    /// The text of an error, such as "rank 3 is not connected with 10.0.0.2:4711 (12 others have
+    /// connected without the secret of this job)".
     [[nodiscard]] [[gnu::cold]] std::string text(std::string_view address) const;
   };
 
-  /// Returns a socket for each member; the own one is empty. `look` is called several times a
-  /// second and throws to end the wait.
+  /// Returns a connected socket for each member; the socket for this member itself is empty. `look`
+  /// is called several times a second and throws to end the wait.
   ///
-  /// Errors: engine_error with the member if it cannot be reached, or if another process has
-  ///         answered at its address three times.
+  /// Errors: engine_error with the member's rank if the member cannot be reached, or if another
+  ///         program has answered at its address three times.
   [[nodiscard]] std::vector<file_descriptor> connect(
       gloo_challenge const& challenge, std::function<void(progress const&)> const& look);
 
@@ -66,14 +67,14 @@ class gloo_listener {
   /// A connection that has not passed the challenge.
   struct link {
     file_descriptor socket;
-    int member = -1;  ///< the member that this end has connected to, -1 if the peer connected
+    int member = -1;  ///< the member to which this end connects, -1 if the peer connected
     bool is_open = false;
     std::string question{}, answer{}, read{};
 
     [[nodiscard]] std::size_t wanted() const;
     [[nodiscard]] short events() const { return is_open ? POLLIN : POLLOUT; }
   };
-  /// Attempts of this end to reach a member.
+  /// The attempts of this end to connect to one member.
   struct tries {
     bool runs = false;
     int refused = 0, wrong = 0;
@@ -87,7 +88,7 @@ class gloo_listener {
   }
   void is_done(int member, link& by);
 
-  /// Begins a connection to a member, if there is none.
+  /// Starts to connect to a member, unless it is connected or an attempt is running.
   void begin(gloo_challenge const& challenge, int member);
   void again(int member);
   void refused(gloo_challenge const& challenge, int member, int code);
@@ -96,17 +97,19 @@ class gloo_listener {
     return socket_text(challenge.addresses()[static_cast<std::size_t>(member)]);
   }
 
-  /// Waits for an event, or until the next call of `look`.
+  /// Waits for an event of a socket, at most until the next call of `look`.
   void wait(gloo_challenge const& challenge);
-  /// Handles an event of `one`; returns false if its connection is done or dropped.
+  /// Handles an event of `one`. Returns false if `one` can be removed: it has passed the challenge
+  /// or was dropped.
   bool go_on(gloo_challenge const& challenge, link& one);
-  /// Reads at most the rest of the expected message: later bytes belong to Gloo.
+  /// Reads the expected message and no further: the bytes after it are for Gloo.
   outcome read(gloo_challenge const& challenge, link& one);
   outcome take(gloo_challenge const& challenge, link& one);
-  /// Sends a message in one call: the buffer of a new connection has room for all of them.
+  /// Sends a message by one call of send(2), which does not block: the send buffer of a new
+  /// connection is larger than all messages of the challenge. Returns false if it fails.
   static bool send(link const& one, std::string_view message);
-  /// Accepts connections. If too many wait, it drops the oldest; a member that is dropped connects
-  /// again.
+  /// Accepts new connections. If too many have not passed the challenge, it drops the oldest of
+  /// them; a member whose connection is dropped connects once more.
   void accept();
 
   int family_ = AF_UNSPEC;

@@ -21,7 +21,7 @@ PLAIT_DECL std::string socket_text(std::string_view address) {
   char host[NI_MAXHOST] = {}, port[NI_MAXSERV] = {};
   if (::getnameinfo(reinterpret_cast<sockaddr const*>(&at), static_cast<socklen_t>(address.size()),
                     host, sizeof host, port, sizeof port, NI_NUMERICHOST | NI_NUMERICSERV) != 0)
-    return "an address that is none";
+    return "an invalid address";
   return concat(
       {(at.ss_family == AF_INET6 ? concat({"[", host, "]"}) : std::string(host)), ":", port});
 }
@@ -36,7 +36,7 @@ PLAIT_DECL gloo_listener::gloo_listener(sockaddr_storage const& where, std::size
   if (socket_.get() < 0 || ::bind(socket_.get(), to, size) != 0 ||
       ::listen(socket_.get(), SOMAXCONN) != 0 ||
       ::getsockname(socket_.get(), reinterpret_cast<sockaddr*>(&found), &found_size) != 0)
-    throw engine_error(concat({"a port of its own cannot be opened: ", words(errno)}));
+    throw engine_error(concat({"cannot open a port for connections of Gloo: ", words(errno)}));
   address_.assign(reinterpret_cast<char const*>(&found), found_size);
 }
 

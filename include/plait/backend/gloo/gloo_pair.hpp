@@ -19,28 +19,31 @@
 
 namespace plait::detail {
 
-/// A Gloo connection over a given socket, whose other end has passed the challenge.
+/// A connection of Gloo over a socket that gloo_listener has opened; its other end has passed the
+/// challenge.
 ///
-/// An exception in Gloo's own thread, as for bytes that are not in its protocol, would end the
-/// process. Here it ends the connection, and the thread that waits on it throws the reason.
+/// If Gloo's thread throws, for example because bytes that Gloo cannot read have arrived, the
+/// process would end. This class catches the exception and closes the connection instead; the
+/// thread that waits for the connection throws the reason.
 class gloo_pair final : public ::gloo::transport::tcp::Pair {
  public:
   using base = ::gloo::transport::tcp::Pair;
 
-  /// Closes the pair's own port. Gloo of before 2023 listens at a port as soon as there is a pair,
-  /// and takes the first peer that connects, without a check.
+  /// Closes the port that older versions of Gloo (before 2023) open for each pair: Gloo would
+  /// accept the first peer that connects to it, without a check.
   ///
-  /// Errors: engine_error if a peer has connected before that; then the context is unusable, too.
+  /// Errors: engine_error if a peer has connected to that port already; the context is then
+  ///         unusable, too.
   gloo_pair(::gloo::transport::tcp::Context* context, ::gloo::transport::tcp::Device* device,
             int member, std::chrono::milliseconds timeout);
 
   gloo_pair(gloo_pair const&) = delete;
   gloo_pair& operator=(gloo_pair const&) = delete;
-  /// The base class has closed it to Gloo's thread; the load orders this thread after that thread's
-  /// last access.
+  /// The base class has removed the connection from Gloo's thread. The load synchronises with the
+  /// last store of that thread, so its accesses happen before the destruction.
   ~gloo_pair() override { (void)is_handled_.load(std::memory_order_acquire); }
 
-  /// \see gloo_listener
+  /// Uses `socket` for this connection from now on. \see gloo_listener
   void adopt(file_descriptor socket);
 
   void handleEvents(int events) override;
@@ -51,7 +54,7 @@ class gloo_pair final : public ::gloo::transport::tcp::Pair {
   std::atomic<bool> is_adopted_{false}, is_handled_{false};
 };
 
-/// A Gloo context with adopted connections.
+/// A Gloo context whose connections use the sockets passed to adopt().
 class gloo_context final : public ::gloo::transport::tcp::Context {
  public:
   using base = ::gloo::transport::tcp::Context;

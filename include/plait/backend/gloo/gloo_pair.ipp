@@ -27,7 +27,7 @@ PLAIT_DECL gloo_pair::gloo_pair(::gloo::transport::tcp::Context* context,
     : base(context, device, member, timeout) {
   std::scoped_lock const lock{m_};
   bool const is_taken = state_ == CONNECTED || ex_ != nullptr;
-  if (fd_ >= 0) ::close(std::exchange(fd_, -1));  // closing it removes it from Gloo's thread
+  if (fd_ >= 0) ::close(std::exchange(fd_, -1));  // removes it from Gloo's epoll set, too
   state_ = INITIALIZING;
   if (is_taken) throw engine_error("another program has connected to a port of Gloo");
 }
@@ -49,13 +49,13 @@ PLAIT_DECL void gloo_pair::adopt(file_descriptor socket) {
 
 PLAIT_DECL void gloo_pair::handleEvents(int events) {
   handle(events);
-  // Gloo waits for the end of this call without a mutex, so the store orders the two threads.
+  // Gloo waits for the end of this call without a mutex, so this store orders the two threads.
   is_handled_.store(true, std::memory_order_release);
 }
 
 PLAIT_DECL void gloo_pair::handle(int events) {
   if (!is_adopted_.load(std::memory_order_acquire)) return;
-  terminate_sentence::mark_thread("Gloo");  // for exceptions that cannot be caught
+  terminate_sentence::mark_thread("Gloo");  // for the message of std::terminate
   try {
     base::handleEvents(events);
   } catch (std::exception const& problem) {

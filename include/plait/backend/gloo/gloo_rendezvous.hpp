@@ -20,39 +20,42 @@
 
 namespace plait::detail {
 
-/// Brings the processes of a job together through notes in a store, a shared folder for example.
-/// Rank 0 writes the note "writer" with its process_mark and a random number of this start, for
-/// example 1f3a. All other notes begin with that number: rank 3 writes 1f3a.here.3, and rank 0
-/// waits for 1f3a.here.1 to 1f3a.here.7. Notes of an earlier job have another number, so no rank
-/// reads them.
+/// Connects the processes of a job by notes, keys with a value, in a store such as a shared folder.
+/// Rank 0 writes the note "writer", which contains its process_mark and a random number, for
+/// example 1f3a, chosen at each start. The names of all other notes begin with that number: rank 3
+/// writes 1f3a.here.3, and rank 0 waits for 1f3a.here.1 to 1f3a.here.7. Notes of an earlier job
+/// have another number, so that no rank reads them.
 ///
-/// Errors: input_error, communication_timeout or engine_error, on all ranks that have met: the
-///         first to fail leaves its sentence for the others. wait_stopped_by_signal.
+/// Errors: input_error, communication_timeout or engine_error, on all ranks that have arrived: the
+///         first rank to fail writes its message for the others. wait_stopped_by_signal after a
+///         signal.
 class gloo_rendezvous {
  public:
   /// `interrupted`: set by another thread to end all waits. `secret`: the secret of the job; if
-  /// empty, rank 0 makes one and leaves it with the notes.
+  /// empty, rank 0 generates a key and writes it to the store.
   gloo_rendezvous(std::unique_ptr<rendezvous_store> store, process_ranks here,
                   std::chrono::milliseconds timeout, std::atomic<bool> const& interrupted,
                   std::string secret);
   gloo_rendezvous(gloo_rendezvous const&) = delete;
   gloo_rendezvous& operator=(gloo_rendezvous const&) = delete;
 
-  /// Waits until every rank has arrived and returns their marks.
+  /// Waits until all ranks have arrived and returns the process_mark of each.
   [[nodiscard]] std::vector<process_mark> meet();
-  /// Called after meet(): the key of this rendezvous and its number.
+  /// Returns the key and the number of this rendezvous; called after meet().
   [[nodiscard]] gloo_identity identity() const;
-  /// Leaves `value` under a name and waits for the values of all ranks.
+  /// Writes `value` as this rank's note `name`, waits for the notes `name` of all ranks and returns
+  /// their values.
   [[nodiscard]] std::vector<std::string> show(std::string_view name, std::string_view value);
-  /// Called while this rank waits for connections; throws to end the wait. `problem`: the error's
-  /// text if the time is over.
+  /// Throws if the wait for connections must end; this rank calls it repeatedly while it waits.
+  /// `missing`: the ranks that are not connected. `problem`: the text of the error if the time is
+  /// over.
   void look(std::vector<int> const& missing, std::string const& problem);
-  /// Removes all notes, on rank 0; all ranks call it at the end.
+  /// Removes all notes, on rank 0. All ranks call it when they are connected.
   void end() noexcept {
     if (here_.rank == 0) store_->clear(true);
   }
-  /// Gives up and leaves the reason for the other ranks. Rank 0 waits up to 300 ms for them before
-  /// it cleans up.
+  /// Writes the reason of a failure for the other ranks. Rank 0 then waits up to 300 ms until they
+  /// have given up, too, and removes the notes.
   void fail(std::string_view why) noexcept;
   [[nodiscard]] std::chrono::milliseconds left() const;
 
@@ -78,13 +81,15 @@ class gloo_rendezvous {
 
   void join();
 
-  /// Waits for the values of all ranks under a name; this rank has written its own.
+  /// Waits for the notes `name` of all ranks, after this rank has written its own, and returns
+  /// their values.
   [[nodiscard]] std::vector<std::string> collect(std::string_view name);
-  /// Takes the key that rank 0 has left, or checks that both have the same secret. Returns false if
-  /// rank 0 has left neither: it has removed its notes because another rank failed, and may start
-  /// again.
+  /// Reads the key that rank 0 has written, or checks that both ranks have the same secret. Returns
+  /// false if rank 0 has written neither: it removed its notes because another rank failed, and may
+  /// start once more.
   bool take_key();
-  /// A hash of the secret for rank 0's note; the secret cannot be computed from it.
+  /// Returns a hash of the secret, which rank 0 writes to its note so that other ranks can compare;
+  /// the secret cannot be computed from the hash.
   [[nodiscard]] std::string fingerprint() const;
   static constexpr std::string_view fingerprint_begin = "secret ";
   static constexpr std::string_view hexadecimal = "0123456789abcdef";
@@ -93,11 +98,11 @@ class gloo_rendezvous {
 
   void check_failed();
   void check_lives(int rank, process_mark const& mark) const;
-  /// Throws if a rank that has arrived has ended.
+  /// Throws if the process of a rank that has arrived has ended.
   void check_others(std::string_view name, std::vector<std::optional<std::string>> const& found);
   [[nodiscard]] std::string missing_text(
       std::string_view name, std::vector<std::optional<std::string>> const& found) const;
-  /// Throws if a signal was caught: ranks that have not met cannot agree to stop together.
+  /// Throws if a signal was caught: ranks that are not connected cannot agree on a common end.
   void check_signal(std::string const& problem) const;
   [[noreturn]] void late(std::string const& problem) const;
   [[noreturn]] void refuse_double() const;

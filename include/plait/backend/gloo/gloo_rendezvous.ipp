@@ -77,7 +77,7 @@ PLAIT_DECL void gloo_rendezvous::fail(std::string_view why) noexcept {
     };
     while (others_stay() && std::chrono::steady_clock::now() < latest) rest();
     store_->clear(true);
-  } catch (error const&) {  // the next job replaces the notes that are left
+  } catch (error const&) {  // the notes stay; the next job replaces them
   }
 }
 
@@ -156,7 +156,7 @@ PLAIT_DECL void gloo_rendezvous::begin() {
 }
 
 PLAIT_DECL void gloo_rendezvous::join() {
-  // the error's text if rank 0 never arrives
+  // The text of the error if rank 0 never arrives.
   auto problem = concat({"rank 0 has not come to ", store_->name()});
   for (;; rest()) {
     check_signal(problem);
@@ -284,8 +284,8 @@ PLAIT_DECL void gloo_rendezvous::check_others(
       check_lives(rank, process_mark::of(*found[std::size_t(rank)]));
   auto const writer = read_writer();
   if (!writer || writer->number != number_)
-    throw engine_error(whole(concat({"what the ranks of this job had left in ", store_->name(),
-                                     " was removed by another program"})));
+    throw engine_error(whole(
+        concat({"the notes of this job in ", store_->name(), " were removed by another program"})));
 }
 
 PLAIT_DECL std::string gloo_rendezvous::missing_text(
@@ -300,8 +300,8 @@ PLAIT_DECL std::string gloo_rendezvous::missing_text(
 
 PLAIT_DECL void gloo_rendezvous::check_signal(std::string const& problem) const {
   if (interrupted_.load())
-    throw engine_error(
-        whole(concat({"the start was ended, as the ranks of the job change: ", problem})));
+    throw engine_error(whole(
+        concat({"the start was aborted because the ranks of the job are changing: ", problem})));
   if (int const signal = caught_signal::number(); signal != 0)
     throw wait_stopped_by_signal(
         whole(concat({caught_signal::name(signal), " has ended the start: ", problem})), signal);
@@ -314,8 +314,8 @@ PLAIT_DECL void gloo_rendezvous::late(std::string const& problem) const {
 }
 
 PLAIT_DECL void gloo_rendezvous::refuse_double() const {
-  throw input_error(whole(concat(
-      {"a note of this rank is in ", store_->name(), " already; was the rank started twice?"})));
+  throw input_error(whole(concat({"a note of this rank already exists in ", store_->name(),
+                                  "; was the rank started twice?"})));
 }
 
 PLAIT_DECL std::string gloo_rendezvous::whole(std::string const& text) const {
@@ -336,7 +336,7 @@ PLAIT_DECL std::vector<process_mark> gloo_rendezvous::read_marks(
 PLAIT_DECL std::string gloo_rendezvous::new_number() {
   std::uint64_t number = 0;
   if (::getentropy(&number, sizeof number) != 0)
-    throw engine_error("gloo: the system gives no random numbers");
+    throw engine_error("gloo: the system does not provide random numbers");
   char digits[17];
   std::snprintf(digits, sizeof digits, "%016llx", static_cast<unsigned long long>(number));
   return digits;

@@ -17,8 +17,8 @@
 
 namespace plait::detail {
 
-/// A folder that only its user can read, on a file system that all processes see. Each key is a
-/// file, which appears only when it is complete.
+/// A rendezvous store in a folder that only its user can read, on a file system that all processes
+/// see. Each key is a file, which becomes visible only when it is complete.
 class gloo_folder final : public rendezvous_store {
  public:
   explicit gloo_folder(std::filesystem::path path, bool of_one_start = false)
@@ -38,10 +38,11 @@ class gloo_folder final : public rendezvous_store {
   static constexpr std::string_view kind = "rendezvous note";
   static constexpr std::size_t most_bytes = std::size_t{1} << 20;
 
-  // True for "writer", "0123456789abcdef.here.0", and a file that a killed process has half
-  // written.
+  // Returns true if plait has written the file: "writer", "0123456789abcdef.here.0", or an
+  // incomplete file of a killed process.
   static bool is_ours(std::string_view file);
-  /// Returns false if there is no folder.
+  /// Returns false if the folder does not exist. Throws if it is not a folder that only this user
+  /// can enter.
   [[nodiscard]] bool is_usable() const;
 
   std::filesystem::path path_;

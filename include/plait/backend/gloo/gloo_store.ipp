@@ -25,7 +25,7 @@ PLAIT_DECL std::string gloo_folder::what_to_check() const {
 PLAIT_DECL void gloo_folder::make() {
   if (::mkdir(path_.c_str(), 0700) == 0) return;
   if (errno != EEXIST) name_.fail("cannot be made", errno);
-  if (!is_usable()) name_.refuse("has vanished while it was looked at");
+  if (!is_usable()) name_.refuse("was removed while plait checked it");
 }
 
 PLAIT_DECL bool gloo_folder::put(std::string const& key, std::string_view value) {

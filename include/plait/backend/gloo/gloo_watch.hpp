@@ -22,13 +22,13 @@
 
 namespace plait::detail {
 
-/// Ends waits that Gloo would leave. When a connection breaks, Gloo wakes threads whose message has
-/// not begun, but not a thread whose message is half received: that thread would wait until its
-/// time-out, 60 s for example. A thread of the watch therefore looks every 30 ms whether the
-/// connection of a long wait has broken, a signal is to end the wait, or its time is over.
+/// Ends waits that Gloo would not end. When a connection breaks, Gloo wakes the threads whose
+/// message has not begun, but not a thread whose message is half received; that thread would wait
+/// until its time-out, 60 s for example. The watch therefore runs a thread that checks every 30 ms
+/// if the connection of a long wait has broken, a signal has to end the wait, or its time is over.
 ///
-/// Cost:    a mutex that is nearly always free, twice for each wait.
-/// Threads: one thread waits; the watch has a thread of its own.
+/// Cost:    locks a mutex, which is nearly always free, twice for each wait.
+/// Threads: waits are in one thread; the watch's own thread ends them.
 class gloo_watch {
  public:
   using buffer = ::gloo::transport::UnboundBuffer;
@@ -46,20 +46,21 @@ class gloo_watch {
     std::chrono::milliseconds waited{};
   };
   [[nodiscard]] ending ended();
-  /// Ends the wait of the other thread, and all later waits.
+  /// Ends the current wait of the watched thread, and all later waits.
   void interrupt();
   [[nodiscard]] bool is_interrupted();
-  /// The time of day, less the time for which it was held.
+  /// The time of the steady clock, minus the time for which hold(true) has stopped it.
   [[nodiscard]] clock::time_point time();
-  /// Stops time-outs until hold(false).
+  /// With true, stops the clock of the time-outs; with false, starts it.
   void hold(bool on);
   /// \see signal_patience
   void forget_waits();
 
-  /// States the buffer that the calling thread waits for, while it exists.
+  /// Registers, while it exists, the buffer for which the calling thread waits.
   class waiting {
    public:
-    /// `sentinel`: a receive on the same connection that no message ever matches.
+    /// `sentinel`: a pending receive on the same connection that no message ever matches; it fails
+    /// when the connection breaks.
     waiting(gloo_watch& watch, buffer& what, buffer* sentinel, direction way,
             std::chrono::milliseconds timeout);
     waiting(waiting const&) = delete;
@@ -77,7 +78,8 @@ class gloo_watch {
   [[nodiscard]] clock::time_point counted() const {
     return (held_since_ ? *held_since_ : clock::now()) - held_;
   }
-  // A wait that was aborted before it begins ends at once, or throws the error of the connection.
+  // Returns true if the connection of a sentinel has failed. A wait that is aborted before it
+  // begins ends at once, and throws if the connection has failed.
   static bool is_broken(buffer& sentinel);
 
   std::mutex mutex_;
@@ -85,7 +87,7 @@ class gloo_watch {
   buffer *buffer_ = nullptr, *sentinel_ = nullptr;
   direction way_ = direction::in;
   std::uint64_t waits_ = 0;
-  clock::time_point end_{};  // the wait's deadline, as time() counts
+  clock::time_point end_{};  // the wait's deadline, by the clock of time()
   clock::duration held_{};
   std::optional<clock::time_point> held_since_{};
   signal_patience patience_;
@@ -94,10 +96,11 @@ class gloo_watch {
   std::thread thread_;
 };
 
-/// A receive from each other member that never ends; it fails when the connection breaks.
+/// For each other member, a pending receive that no message ever matches; it fails when the
+/// connection breaks.
 using gloo_sentinels = std::vector<std::unique_ptr<::gloo::transport::UnboundBuffer>>;
 
-/// A buffer whose waits a gloo_watch watches.
+/// A buffer of Gloo that registers each of its waits with a gloo_watch.
 class watched_buffer final : public ::gloo::transport::UnboundBuffer {
  public:
   watched_buffer(std::unique_ptr<::gloo::transport::UnboundBuffer> inner,
@@ -118,9 +121,9 @@ class watched_buffer final : public ::gloo::transport::UnboundBuffer {
     {
       auto* const sentinel = other < 0 ? nullptr : sentinels_[std::size_t(other)].get();
       gloo_watch::waiting const now(watch_, *inner_, sentinel, way, timeout);
-      if (of(std::chrono::hours{24 * 365})) return true;  // the watch ends the wait
+      if (of(std::chrono::hours{24 * 365})) return true;  // no limit: the watch ends the wait
     }
-    // The message may have ended although the connection broke.
+    // The message may be complete although the connection has broken.
     try {
       if (of(std::chrono::milliseconds{1})) return true;
     } catch (std::exception const&) {
@@ -134,13 +137,13 @@ class watched_buffer final : public ::gloo::transport::UnboundBuffer {
   int from_ = -1, to_ = -1;
 };
 
-/// A Gloo context whose buffers are all watched, including Gloo's internal ones.
+/// A Gloo context whose buffers are all watched_buffers, including Gloo's internal buffers.
 class watched_context final : public ::gloo::transport::Context {
  public:
   watched_context(std::shared_ptr<::gloo::transport::Context> inner,
                   std::shared_ptr<gloo_watch> watch);
 
-  /// Posts the sentinel for the connection to `other`, which must exist.
+  /// Posts the sentinel for the connection to `other`. The connection must exist.
   void guard(int other);
 
   std::unique_ptr<::gloo::transport::Pair>& getPair(int other) override {
