@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Nothing here uses MPI's old C++ bindings.
+// Plait does not use the old C++ bindings of MPI.
 #define OMPI_SKIP_MPICXX 1
 #define MPICH_SKIP_MPICXX 1
 #include <mpi.h>
@@ -25,8 +25,8 @@ namespace plait {
 
 /// The options of `mpi`.
 struct mpi_options {
-  /// The communicator whose processes are the ranks, in its order. Plait duplicates it and leaves
-  /// it unchanged.
+  /// The communicator whose processes are the ranks, in the order of the communicator. Plait
+  /// duplicates it and leaves it unchanged.
   MPI_Comm world = MPI_COMM_WORLD;
 };
 
@@ -39,25 +39,26 @@ class mpi_library {
   mpi_library() : watch_(std::chrono::milliseconds{300'000}) {}
   mpi_library(mpi_library const&) = delete;
   mpi_library& operator=(mpi_library const&) = delete;
-  /// Finalises MPI if plait has started it. After a failed call it does not, since no other call
-  /// may be made; the launcher then sees a process that has ended without MPI_Finalize. It waits
-  /// for the other ranks, which may have work left after the job, up to the longest time-out. After
-  /// an error of the program it waits 2 s for the other ranks, which may have the error, too; then
-  /// it lets the launcher end them.
+  /// Finalises MPI if plait has started it; MPI_Finalize waits for the other ranks. After a failed
+  /// call of MPI, no further call is allowed, so MPI_Finalize is not called, and the launcher sees
+  /// that the process has ended without it. The other ranks may have work left after the job, so
+  /// the wait may take as long as the longest time-out. After an error of the program it takes at
+  /// most 2 s, in which the other ranks may report the same error; then the process is ended, and
+  /// the launcher ends the others.
   ~mpi_library();
 
-  /// The one object of this process; it lives as long as the process, since MPI cannot be started
-  /// twice.
+  /// Returns the only object of this process. It exists until the process ends, since MPI cannot be
+  /// started twice.
   static mpi_library& here();
 
   void start();
 
-  /// Called before start(): MPI is asked to serve two threads.
+  /// Requests support for two threads from MPI; called before start().
   void want_second_thread(bool wanted) { wants_second_thread_ = wanted; }
-  /// Called after start(): the reason why MPI serves only one thread, or "".
+  /// Returns the reason why MPI supports only one thread, or ""; called after start().
   [[nodiscard]] [[gnu::cold]] static std::string why_one_thread();
 
-  /// Calls work(), which calls one function of MPI.
+  /// Calls work(), which calls one function of MPI, while the watchdog limits its time.
   template <class Work>
   void call(char const* function, Work work) {
     call(
@@ -68,7 +69,8 @@ class mpi_library {
         },
         function);
   }
-  /// `thread`: the index of the calling thread in the watchdog.
+  /// `text`: writes the message if the time is over. `thread`: the index of the calling thread in
+  /// the watchdog.
   template <class Work, class Text>
   void call(Work work, Text const& text, char const* function, std::size_t thread = 0) {
     if (is_finalized())
@@ -76,7 +78,7 @@ class mpi_library {
                          function);
     if (broken_)
       throw other_thread_failed(
-          concat({"mpi: ", function, " cannot be called, as another call has failed"}));
+          concat({"mpi: ", function, " cannot be called because another call has failed"}));
     int const code = watch_.during(work, text, thread);
     if (code == MPI_SUCCESS) return;
     broken_ = true;
@@ -89,22 +91,22 @@ class mpi_library {
   [[nodiscard]] static bool is_finalized();
   [[nodiscard]] bool is_usable() const { return !broken_ && !failed_ && !is_finalized(); }
   void give_up() noexcept { failed_ = second_gives_up_ = true; }
-  /// A second thread begins to make calls; give_up() makes it leave them.
+  /// Called when a second thread begins to call MPI; give_up() makes that thread abandon its call.
   void begin_second() { second_gives_up_ = false; }
   [[nodiscard]] bool second_gives_up() const { return second_gives_up_; }
-  /// A call of a second thread stays under way for good: no other call may be made, nor MPI
-  /// finalised.
+  /// Called when the second thread abandons a call that has not ended. From then on no call of MPI
+  /// is allowed, including MPI_Finalize.
   void leave_call() noexcept { broken_ = true; }
   void set_timeout(std::chrono::milliseconds timeout);
   [[nodiscard]] std::chrono::milliseconds timeout() const { return watch_.timeout(); }
-  /// True if a machine of the job has more ranks than processors. There a rank must not block in
-  /// MPI, since some libraries spin while they wait.
+  /// True if a machine of the job has more ranks than processors. A rank must then not block inside
+  /// MPI, since some MPI libraries spin while they wait.
   [[nodiscard]] bool shares_processors() const { return shares_processors_; }
   void find_neighbours(MPI_Comm world, process_ranks& here);
 
  private:
   watchdog watch_;
-  // the default, for a process that has launched no job
+  // The longest time-out of all jobs; the initial value is for a process that has run no job.
   std::atomic<std::chrono::milliseconds> longest_{std::chrono::milliseconds{2'000}};
   bool started_ = false, shares_processors_ = false, wants_second_thread_ = false;
   std::atomic<bool> broken_{false};  // a call of MPI has failed
@@ -112,8 +114,8 @@ class mpi_library {
   std::atomic<bool> second_gives_up_{false};
 };
 
-/// Describes `bytes` bytes, which may be more than an int can count, as a count and a datatype;
-/// consecutive blocks begin `stride` bytes apart.
+/// Describes `bytes` bytes, which may be more than an int can count, as a count and a datatype of
+/// MPI. The beginnings of consecutive blocks are `stride` bytes apart.
 class mpi_bytes {
  public:
   explicit mpi_bytes(std::size_t bytes) { take(bytes); }
@@ -134,13 +136,13 @@ class mpi_bytes {
   int count_ = 0;
 };
 
-/// Returns MPI's name of an element type. It is MPI_DATATYPE_NULL for types that plait reduces
-/// itself: bfloat16, and types that libraries reduce wrongly (Open MPI 4.1 has sums of bytes that
-/// stop at 255, MPICH 4.0 compares unsigned numbers as signed).
+/// Returns MPI's datatype for an element type. It is MPI_DATATYPE_NULL for types that plait reduces
+/// itself: bfloat16, and types that MPI libraries reduce wrongly (in Open MPI 4.1, sums of bytes
+/// saturate at 255; MPICH 4.0 compares unsigned numbers as signed).
 MPI_Datatype mpi_type_of(element_type type);
 
-/// One member of a group, over a communicator of its own. `pause`: the pauses of the second thread
-/// if it calls the group, else null.
+/// One member of a group, with its own communicator. `pause`: pauses between polls if the second
+/// thread calls the group, else null.
 class mpi_group final : public process_group {
  public:
   mpi_group(MPI_Comm comm, std::vector<int> const& members, int rank, call_pause* pause)
@@ -167,12 +169,12 @@ class mpi_group final : public process_group {
     return static_cast<std::byte const*>(all) + static_cast<std::size_t>(index) * bytes;
   }
 
-  /// Returns the index of a free request, whose address does not change until it has ended.
+  /// Returns the index of a free element of posted_.
   std::size_t free_place();
 
-  /// Calls work(), which blocks. If others need the processor, calls work(request) instead and
-  /// polls the request, with pauses: for other ranks of the machine, or, in the second thread, for
-  /// the rank's own thread.
+  /// Calls work(), which makes a blocking call of MPI. If other threads need the processor, calls
+  /// work(request) instead, which makes the non-blocking call, and polls the request with pauses.
+  /// This is so if a machine has more ranks than processors, and for the second thread of a rank.
   template <class Work>
   void ask(char const* function, Work work) {
     auto& library = mpi_library::here();
@@ -194,15 +196,16 @@ class mpi_group final : public process_group {
         }
         if (library.second_gives_up()) {
           library.leave_call();
-          throw call_left(concat({call_text(function), " was left, as the rank has failed"}));
+          throw call_left(
+              concat({call_text(function), " was aborted because the rank has failed"}));
         }
         pause_->pause(looks);
       }
     };
     library.call(poll, text, function, pause_ == nullptr ? 0 : 1);
   }
-  /// Yields at first, later sleeps for 50 us: a long wait that ends 50 us late costs less than a
-  /// computing rank that loses its processor.
+  /// Pauses between two polls: yields at first, later sleeps for 50 us. Ending a long wait 50 us
+  /// late costs less than taking the processor from a rank that computes.
   static void let_others_run(int looks);
   static std::string waiting_text(mpi_group const& of, char const* function,
                                   std::chrono::milliseconds timeout, std::string const& when);
@@ -246,16 +249,16 @@ class mpi_engine final : public process_engine {
 
 }  // namespace detail
 
-/// Makes the engine of an MPI job, for `processes{.engine = plait::mpi()}`. Plait starts MPI unless
-/// the program has, and finalises it, if it has started it, when the process ends.
+/// Makes the engine of an MPI job, for `processes{.engine = plait::mpi()}`. If the program has not
+/// started MPI, plait starts it, and finalises it when the process ends.
 ///
-/// Cost:   each call of MPI blocks, and a thread watches it. If a machine has more ranks than
-///         processors, and in a second thread of a rank, plait starts a non-blocking call and polls
-///         it, with pauses that let others run. For a second thread MPI is started with
-///         MPI_THREAD_MULTIPLE.
+/// Cost:   plait makes blocking calls of MPI, which a watchdog thread observes. If a machine has
+///         more ranks than processors, and in the second thread of a rank, plait makes non-blocking
+///         calls and polls them, with pauses in which other threads can run. If ranks have a second
+///         thread, MPI is started with MPI_THREAD_MULTIPLE.
 /// Errors: a call that waits longer than the time-out, or too long after a signal, ends the process
-///         with a sentence, since MPI cannot be called again. engine_error if a function of MPI
-///         fails.
+///         with a message, because a call of MPI cannot be interrupted. engine_error if a function
+///         of MPI fails.
 [[nodiscard]] [[gnu::cold]] inline std::shared_ptr<ext::process_engine> mpi(
     mpi_options const& options = {}) {
   return std::make_shared<detail::mpi_engine>(options);

@@ -19,7 +19,7 @@ PLAIT_DECL mpi_library::~mpi_library() {
                   return std::string(failed_ ? "plait: a rank ends after an error while others "
                                                "have not; the job ends here"
                                              : "plait: MPI_Finalize waits for processes that "
-                                               "have not come to their end");
+                                               "have not ended");
                 });
 }
 
@@ -78,7 +78,7 @@ PLAIT_DECL void mpi_library::find_neighbours(MPI_Comm world, process_ranks& here
   call("MPI_Allreduce",
        [&] { return MPI_Allreduce(MPI_IN_PLACE, &here.first_here, 1, MPI_INT, MPI_MIN, machine); });
   MPI_Comm_free(&machine);
-  // All ranks take one answer: a blocking and a non-blocking collective do not match each other.
+  // All ranks must decide alike, because a blocking collective does not match a non-blocking one.
   int shares = here.local_size > static_cast<int>(std::thread::hardware_concurrency()) ? 1 : 0;
   call("MPI_Allreduce",
        [&] { return MPI_Allreduce(MPI_IN_PLACE, &shares, 1, MPI_INT, MPI_MAX, world); });
@@ -204,7 +204,8 @@ PLAIT_DECL std::size_t mpi_group::post_receive(void* data, std::size_t bytes, in
 }
 
 PLAIT_DECL void mpi_group::wait_for_posted(std::size_t place, int) {
-  // Moves the posted request out of posted_: the MPI_Test that ends a request also frees it.
+  // Moves the posted request out of posted_, because the MPI_Test that ends a request also frees
+  // it.
   ask("MPI_Wait", [&](auto... request) {
     if constexpr (sizeof...(request) == 0) return MPI_Wait(&posted_[place], MPI_STATUS_IGNORE);
     else {
