@@ -31,28 +31,28 @@
 
 namespace plait {
 
-/// The GPUs of one machine, over NCCL, with a thread of this process for each GPU:
-/// `plait::launch<job>(plait::cuda{}, program)`.
+/// The backend for the GPUs of one machine, which exchange data by NCCL. Each rank has a GPU and a
+/// thread of this process: `plait::launch<job>(plait::cuda{}, program)`.
 ///
-/// With `share_one_gpu` all ranks are on one GPU and exchange their data in its memory, which tests
-/// a plan with a single GPU.
-/// Threads: rank 0 is the calling thread, whose current device is restored afterwards.
+/// With `share_one_gpu` all ranks use one GPU and exchange data in its memory, so that a plan of
+/// many ranks can be tested with a single GPU.
+/// Threads: rank 0 runs in the calling thread, whose current device is restored afterwards.
 struct cuda {
-  /// Size of a data axis that the policy leaves to the launch; 0 takes the policy's number, or 1;
-  /// `all_processors` takes the size that uses all GPUs.
+  /// The size of the data axis if the policy leaves it to the launch. With 0 it is the policy's
+  /// number, or 1; with `all_processors` it is the size that uses all GPUs.
   int data_ranks = 0;
   bool share_one_gpu = false;
   /// The GPU of rank 0; the other ranks use the following GPUs.
   int first_device = 0;
   cuda_options options{};
-  /// Lets each of several processes that a launcher has started run the whole job; otherwise that
-  /// is an error.
+  /// Allows a launcher to start several processes that each run the whole job; without this option
+  /// that is an error.
   bool in_each_process = false;
 
   using concept_tag = ext::backend_tag;
   using rank_type = ext::cuda_rank;
 
-  /// The number of ranks for which the machine has GPUs.
+  /// Returns the number of ranks for which the machine has GPUs.
   [[nodiscard]] int processors() const {
     int devices = 0;
     if (cudaGetDeviceCount(&devices) != cudaSuccess) devices = 0;
@@ -60,11 +60,12 @@ struct cuda {
     return devices - first_device;
   }
 
-  /// Calls program(rank) on every rank of the mesh and returns when all have ended.
+  /// Calls program(rank) on every rank of the mesh and returns when all calls have ended.
   ///
-  /// Errors: input_error if the options contradict each other, or the process is one of several;
-  ///         cuda_error if the machine lacks something, before any rank runs. The first failure of
-  ///         a rank ends all ranks and is thrown here.
+  /// Errors: input_error if the options contradict each other, or if a launcher has started several
+  ///         processes; cuda_error, before any rank runs, if the machine does not meet a
+  ///         requirement. If the program fails on a rank, all ranks end, and the first failure is
+  ///         thrown here.
   void run(ext::mesh_groups const& where, std::function<void(rank_type&)> const& program) const {
     if (!in_each_process) detail::require_started_once("cuda", "plait::cuda_process");
     int const ranks = where.grid().world_size();
@@ -81,15 +82,16 @@ struct cuda {
   }
 
  private:
-  // Runs a thread for each rank. The first failure is raised before other ranks can see its
-  // consequences. fail(text) and end(rank) end other waits of the ranks.
+  // Runs a thread for each rank. A rank that fails raises `signal` first, so that the other ranks
+  // report this failure and not its consequences. fail(text) and end(rank) end the waits of other
+  // ranks.
   template <class OfRank, class Fail, class End>
   static void run_threads(ext::thread_world& world, detail::job_signal& signal, OfRank of_rank,
                           Fail fail, End end) {
     run_ranks(world, [&](int rank) {
       try {
         of_rank(rank);
-      } catch (job_ended const&) {  // all ranks throw it, each when it has done its part
+      } catch (job_ended const&) {  // every rank throws it, when its part is done
         end(rank);
         throw;
       } catch (...) {
@@ -107,8 +109,8 @@ struct cuda {
     ncclUniqueId id{};
     int const ranks = where.grid().world_size();
     if (ranks > 1) detail::check_nccl(ncclGetUniqueId(&id), "ncclGetUniqueId", {0, first_device});
-    // The ranks meet on the host before one communicates, and after all have finished: allocating
-    // or freeing memory may wait for all GPUs. These waits have no time-out.
+    // The ranks wait for each other on the host before the first communication and after the last,
+    // because allocating or freeing memory may wait for all GPUs. These waits have no time-out.
     ext::thread_world world(ranks, {.timeout = std::chrono::nanoseconds::max()});
     std::vector<int> everybody(static_cast<std::size_t>(ranks));
     std::iota(everybody.begin(), everybody.end(), 0);
@@ -119,7 +121,7 @@ struct cuda {
         [&](int rank) {
           ext::thread_communicator host(world, rendezvous, everybody, rank);
           ext::cuda_place const at{rank, first_device + rank};
-          ext::device_scope const scope(at);  // once, so that no call has to change it
+          ext::device_scope const scope(at);  // set once, so that no call has to change the device
           ext::cuda_device device(at, options, signal);
           auto groups = detail::nccl_groups(where, rank, device, id);
           host.barrier();
@@ -155,7 +157,8 @@ struct cuda {
         [&](int rank) { world.finish(rank); });
   }
 
-  // The signal is raised before the rank's communicators are destroyed: then they abort.
+  // Raises the signal before the rank's communicators are destroyed, so that they abort instead of
+  // waiting for other ranks.
   template <class Groups, class Meet>
   static void run_rank(ext::mesh_groups const& where, int rank, ext::cuda_device device,
                        Groups groups, std::function<void(rank_type&)> const& program,
@@ -168,7 +171,7 @@ struct cuda {
       } catch (job_ended const&) {
         ended = std::current_exception();
       }
-      handle.device().synchronize();  // work that is still under way may fail, too
+      handle.device().synchronize();  // may throw: work that is still running can fail, too
       meet();
     } catch (...) {
       signal.raise(std::current_exception(), rank);

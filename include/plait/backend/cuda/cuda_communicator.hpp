@@ -14,10 +14,11 @@
 
 namespace plait::ext {
 
-/// A communicator of CUDA devices: through NCCL, or between ranks that share one GPU. It is one
-/// type, so that a program is compiled once for both.
+/// A communicator of CUDA devices: either NCCL's or, between ranks that share one GPU, a
+/// loopback_communicator. Both have this one type, so that a program is compiled only once.
 ///
-/// Its members, and their errors, are the members of the communicator that it holds.
+/// Its functions and their errors are those functions and errors of the communicator that it
+/// contains.
 class cuda_communicator : public communicator_calls<cuda_communicator> {
  public:
   cuda_communicator(nccl_communicator through) : through_(std::move(through)) {}      // NOLINT
@@ -35,8 +36,8 @@ class cuda_communicator : public communicator_calls<cuda_communicator> {
   }
 
  private:
-  // One of the two exists. std::get_if instead of std::visit: neither can fail, and it compiles
-  // faster.
+  // Exactly one of nccl() and loopback() is not null. They call std::get_if because, unlike
+  // std::visit, it cannot fail and compiles faster.
   [[nodiscard]] nccl_communicator* nccl() noexcept { return std::get_if<0>(&through_); }
   [[nodiscard]] nccl_communicator const* nccl() const noexcept { return std::get_if<0>(&through_); }
   [[nodiscard]] loopback_communicator* loopback() noexcept { return std::get_if<1>(&through_); }

@@ -24,15 +24,16 @@
 
 namespace plait::ext {
 
-/// A rank on a CUDA device, under every backend of this folder.
+/// A rank on a CUDA device; all backends in this folder use this type.
 using cuda_rank = rank_handle<cuda_device, cuda_communicator>;
 
 }  // namespace plait::ext
 
 namespace plait::detail {
 
-// Adds a communicator for each channel of a rank to a neighbour in `stages`, the world ranks in the
-// order of stages. Collective over the world.
+// Adds a communicator of two ranks for each channel (one direction of messages between two stages)
+// that connects this rank with a neighbour. `stages`: the world ranks in the order of stages. All
+// ranks of the world call it together.
 inline void add_channels(nccl_communicator& of, nccl_link& world, std::vector<int> const& stages,
                          int rank) {
   int const count = static_cast<int>(stages.size());
@@ -51,8 +52,9 @@ inline void add_channels(nccl_communicator& of, nccl_link& world, std::vector<in
   }
 }
 
-// Makes all groups of a rank over NCCL, in the order of the sets. Collective over the world. A set
-// of axes that groups the same ranks as an earlier one shares its communicator.
+// Makes a communicator for each set of mesh axes of `groups`, in their order. All ranks of the
+// world call it together. If a set of axes groups the same ranks as an earlier set, both share one
+// NCCL communicator.
 inline std::vector<cuda_communicator> nccl_groups(mesh_groups const& groups, int rank,
                                                   cuda_device& device, ncclUniqueId id) {
   auto const& grid = groups.grid();
@@ -78,7 +80,8 @@ inline std::vector<cuda_communicator> nccl_groups(mesh_groups const& groups, int
   return out;
 }
 
-// Checks that the machine can run ranks on GPUs [first, first + ranks), or on one GPU for all.
+// Checks that the machine can run ranks on GPUs [first_device, first_device + ranks), or all ranks
+// on GPU first_device if they share one.
 [[gnu::cold]] inline void check_machine(int ranks, int first_device, bool share_one_gpu) {
   using namespace cuda_requirements;
   int driver = 0, runtime = 0, devices = 0;
@@ -100,8 +103,9 @@ inline std::vector<cuda_communicator> nccl_groups(mesh_groups const& groups, int
   }
 }
 
-// Called before the first call of NCCL, which then reads the environment. Without the variable,
-// kernels of a rank's two communicators could be launched in different orders on different GPUs.
+// Checks the version of NCCL and sets NCCL_LAUNCH_ORDER_IMPLICIT. Without the variable, the kernels
+// of two communicators of a rank could be launched in different orders on different GPUs. It is
+// called before any other call of NCCL, because the first call reads the environment.
 [[gnu::cold]] inline void check_nccl_library(mesh_groups const& groups) {
   (void)::setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 0);
   int version = 0;

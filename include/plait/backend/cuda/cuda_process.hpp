@@ -26,52 +26,54 @@
 
 namespace plait {
 
-/// One rank in each process, over NCCL, on one machine or many. The program is started by torchrun,
-/// mpirun or srun, once for each rank of the plan.
+/// The backend with one rank in each process, which exchange data by NCCL, on one machine or
+/// several. torchrun, mpirun or srun starts the program once for each rank of the plan.
 ///
-/// Threads: the rank is the calling thread. The rank's GPU stays its current device: restoring the
-///          first GPU would take memory on it, for each process of the machine.
+/// Threads: the rank runs in the calling thread. The rank's GPU remains the current device
+///          afterwards: restoring the first GPU would allocate memory on that GPU for every process
+///          of the machine.
 struct cuda_process {
-  /// Size of a data axis that the policy leaves to the launch. 0 takes the policy's number; for
-  /// `all_processors` it takes the size that uses all processes that were started.
+  /// The size of the data axis if the policy leaves it to the launch. With 0 it is the policy's
+  /// number, or 1; with `all_processors` it is the size that uses all processes that were started.
   int data_ranks = 0;
-  /// The rank of this process; if empty, the launcher's variables say it.
+  /// The rank of this process; if empty, it is read from the launcher's environment variables.
   std::optional<ext::process_ranks> ranks{};
-  /// A path that all processes see and no other job uses. If empty, the value of PLAIT_RENDEZVOUS,
-  /// else a path in the temporary folder if one launcher has started all processes on one machine.
-  /// Not needed with NCCL_COMM_ID=host:port, an address of rank 0.
+  /// The path of the file by which rank 0 gives NCCL's id to the other ranks. All processes must
+  /// see it, and no other job may use it. If empty, the value of PLAIT_RENDEZVOUS, else a path in
+  /// the temporary folder if one launcher has started all processes on one machine. Not needed if
+  /// NCCL_COMM_ID is set to host:port of rank 0.
   std::filesystem::path rendezvous{};
   cuda_options options{};
 
   using concept_tag = ext::backend_tag;
   using rank_type = ext::cuda_rank;
 
-  /// The number of processes that were started.
+  /// Returns the number of processes that were started.
   ///
-  /// Errors: input_error if the environment cannot be used.
+  /// Errors: input_error if the environment's variables are missing or contradict each other.
   [[nodiscard]] int processors() const { return place().world_size; }
   /// Every process is a rank.
   static constexpr bool processors_are_ranks = true;
 
   /// Returns the rank of this process, the number of ranks, and the source of both.
   ///
-  /// Errors: input_error if there is no statement of the rank, or the environment contradicts
-  ///         itself.
+  /// Errors: input_error if neither `ranks` nor the environment states the rank, or if the
+  ///         variables of the environment contradict each other.
   [[nodiscard]] ext::process_ranks place() const {
     return ranks ? *ranks : ext::read_process_ranks();
   }
 
-  /// Calls program(rank) for the rank of this process and returns when it has ended.
+  /// Calls program(rank) for the rank of this process and returns when the call has ended.
   ///
-  /// Errors: input_error if the environment or the rendezvous file cannot be used, or the number of
-  ///         processes is not the plan's number of ranks; cuda_error if the machine lacks
-  ///         something; exceptions of the program. The other processes throw nccl_error or
-  ///         communication_timeout.
+  /// Errors: input_error if the environment or the rendezvous file cannot be used, or if the number
+  ///         of processes is not the plan's number of ranks; cuda_error if the machine does not
+  ///         meet a requirement; exceptions of the program. After a failure the other processes
+  ///         throw nccl_error or communication_timeout.
   void run(ext::mesh_groups const& where, std::function<void(rank_type&)> const& program) const {
     detail::require_ranges(options);
     auto const here = place();
     check_world_size(here, where.grid().world_size());
-    // A launcher may make only one GPU visible to each process.
+    // If the launcher makes only one GPU visible to each process, that GPU has number 0.
     int devices = 0;
     int const ordinal =
         cudaGetDeviceCount(&devices) == cudaSuccess && devices == 1 ? 0 : here.local_rank;
@@ -85,7 +87,8 @@ struct cuda_process {
     std::optional<written_file> note;
     auto groups = detail::nccl_groups(where, here.rank, device, agree_on_id(here, note));
     ext::cuda_rank handle(where, here.rank, std::move(device), std::move(groups));
-    // The file is removed before another launch may write the next one.
+    // Rank 0 removes the file before any rank runs the program, so that the next launch cannot read
+    // it.
     handle.world().barrier();
     note.reset();
     handle.world().barrier();
@@ -103,7 +106,8 @@ struct cuda_process {
     return ext::rendezvous_file(place.path, job);
   }
 
-  // Removes the file of rank 0, also if something fails before all ranks have met.
+  // Removes the file that rank 0 has written, also if something fails before all ranks have
+  // connected.
   struct written_file {
     ext::rendezvous_file file;
     explicit written_file(ext::rendezvous_file const& what) : file(what) {}
@@ -112,8 +116,9 @@ struct cuda_process {
     ~written_file() { file.remove(); }
   };
 
-  // Rank 0 makes the id of the job and gives it to the other ranks. If the user has set
-  // NCCL_COMM_ID to rank 0's address, NCCL makes the same id in every process.
+  // Rank 0 makes NCCL's id of the job and gives it to the other ranks by a file. If the user has
+  // set NCCL_COMM_ID to rank 0's address, NCCL computes the same id in every process, and there is
+  // no file.
   [[nodiscard]] ncclUniqueId agree_on_id(ext::process_ranks const& here,
                                          std::optional<written_file>& written) const {
     ncclUniqueId id{};

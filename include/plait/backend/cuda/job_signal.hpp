@@ -11,10 +11,10 @@
 
 namespace plait::detail {
 
-// The first failure among the ranks of one process; the other ranks see it at their next wait.
+// The first failure among the ranks of one process. The other ranks check it whenever they wait.
 class job_signal {
  public:
-  // Called in a catch clause of the rank's thread.
+  // Records a failure; called in a catch clause of the thread of the rank that fails.
   void raise(std::exception_ptr const& failure, int rank) {
     std::scoped_lock const lock{mutex_};
     if (failure_) return;
@@ -30,7 +30,7 @@ class job_signal {
     return text_;
   }
 
-  // Called after all ranks have ended.
+  // Throws the failure, if any; called after all ranks have ended.
   void rethrow() const {
     if (failure_) rethrow_with_rank(failure_, rank_);
   }

@@ -17,22 +17,25 @@
 #include "plait/core/namespaces.hpp"
 #include "plait/tensor/view.hpp"
 
-// Thrust and CUB in the kernels that a layer gives to ops.run. No other header of plait includes
-// this one: nvcc takes three quarters of a minute for a file that does, and g++ three seconds.
+// Thrust and CUB in the kernels that a layer passes to ops.run. No other header of plait includes
+// this one, because of its compile time: nvcc takes 45 seconds for a file that includes it, and g++
+// three seconds.
 //
-// A file that no CUDA compiler reads needs only Thrust for the processor: link plait::thrust, or
-// define THRUST_DEVICE_SYSTEM=THRUST_DEVICE_SYSTEM_CPP, in the same way in all files of a program.
+// A file that only a host compiler compiles needs Thrust for the processor: link plait::thrust, or
+// define THRUST_DEVICE_SYSTEM=THRUST_DEVICE_SYSTEM_CPP. All files of a program must do this in the
+// same way.
 
 namespace plait::ext {
 
-/// Temporary memory for one call of a kernel: the bytes of a view, usually of a scratch slot,
-/// handed out from the front. It serves thrust_policy and run_cub, and is an allocator for Thrust's
-/// own policies: `thrust::cuda::par_nosync(memory).on(queue.stream())`.
+/// Temporary memory for one call of a kernel. It is taken from the bytes of a view, usually the
+/// view of a scratch slot, and is handed out from the beginning on. thrust_policy and run_cub use
+/// it; it is also an allocator for Thrust's own policies:
+/// `thrust::cuda::par_nosync(memory).on(queue.stream())`.
 ///
-/// The last memory that is returned can be handed out again at once, even while the GPU still uses
-/// it: the next operation of the stream runs after that.
-/// Cost:    arithmetic on the host; no memory is allocated, and the values stay undefined.
-/// Errors:  out_of_memory with the bytes that are needed and the bytes that are left.
+/// Memory that is deallocated can be handed out again at once, even while the GPU still uses it,
+/// because the next operation of the stream runs later.
+/// Cost:    arithmetic on the host; allocates no memory and initialises none.
+/// Errors:  out_of_memory, with the number of bytes needed and the number of bytes left.
 /// Threads: used by one thread.
 class thrust_scratch {
  public:
@@ -52,7 +55,7 @@ class thrust_scratch {
   thrust_scratch(thrust_scratch const&) = delete;
   thrust_scratch& operator=(thrust_scratch const&) = delete;
 
-  /// Hands out bytes aligned to 64, like slots.
+  /// Returns `bytes` bytes of memory, aligned to 64 bytes like slots.
   std::byte* allocate(std::size_t bytes) {
     std::size_t const offset = rounded_up(used_), left = size_ - std::min(size_, offset);
     if (bytes > left) [[unlikely]]
@@ -60,13 +63,15 @@ class thrust_scratch {
     used_ = offset + bytes;
     return begin_ + offset;
   }
-  /// Takes back the memory that was handed out last; any other stays in use until this object ends.
+  /// Frees memory if it is the most recent allocation; other memory stays in use until this object
+  /// is destroyed.
   void deallocate(std::byte* data, std::size_t bytes) {
     auto const offset = static_cast<std::size_t>(data - begin_);
     if (rounded_up(offset + bytes) == rounded_up(used_)) used_ = offset;
   }
 
-  /// Returns room for `count` values of any trivial type, such as indices, until this object ends.
+  /// Returns memory for `count` values of a trivially copyable type, such as indices. It stays in
+  /// use until this object is destroyed.
   template <class T>
   T* take(std::size_t count) {
     static_assert(std::is_trivially_copyable_v<T> && alignof(T) <= alignment,
@@ -97,15 +102,17 @@ class thrust_scratch {
 
 namespace plait {
 
-/// The elements of a view, row by row, for algorithms that get a policy.
+/// Returns a pointer to the first element of a view, whose elements are row by row, for algorithms
+/// that are called with a policy.
 ///
-/// They are plain pointers even for the memory of a GPU: thrust::device_ptr would let the host read
-/// an element, or run an algorithm without a policy, on a stream that does not wait for plait's.
+/// The pointer is plain even for the memory of a GPU. thrust::device_ptr would also allow the host
+/// to read an element, or to run an algorithm without a policy, on a stream that does not wait for
+/// plait's streams.
 template <class T, placement At, class Memory>
 constexpr T* begin(view<T, At, Memory> of) {
   return of.data;
 }
-/// The end of the elements of a view.
+/// Returns a pointer to the end of the elements of a view.
 template <class T, placement At, class Memory>
 constexpr T* end(view<T, At, Memory> of) {
   return of.data + of.count();
@@ -125,10 +132,10 @@ namespace plait::detail {
 
 #if THRUST_DEVICE_SYSTEM == THRUST_DEVICE_SYSTEM_CUDA
 
-// Works like thrust::cuda::par_nosync on the stream of a queue, by the functions that Thrust lets a
-// policy define. Temporary memory is from the scratch, and an algorithm that waits for its result
-// calls the queue, which refuses while a step is recorded. (Thrust calls these functions from host
-// and device code; here they run on the host only.)
+// A policy like thrust::cuda::par_nosync on the stream of a queue, by the functions that Thrust
+// lets a policy define. Temporary memory is from a thrust_scratch. If an algorithm waits for its
+// result, it calls the queue's wait(), which throws while a step is recorded. Thrust calls these
+// functions from host and device code; in plait they run only on the host.
 template <class Queue>
 class stream_policy : public thrust::cuda::execution_policy<stream_policy<Queue>> {
  public:
@@ -189,17 +196,17 @@ auto policy_of([[maybe_unused]] Queue const& queue, [[maybe_unused]] thrust_scra
 
 namespace plait::ext {
 
-/// Returns the policy of Thrust's algorithms for a kernel that ops.run calls with `queue`. On a GPU
-/// they run at the end of the queue's stream, without waiting for them; on the processor at once,
-/// in one thread.
+/// Returns the policy for Thrust's algorithms in a kernel that ops.run calls with `queue`. On a GPU
+/// the algorithms run at the end of the queue's stream, and the calls return at once; on the
+/// processor they run at once, in one thread.
 ///
-/// The policy keeps references to both arguments. Temporary memory on a GPU is from `memory`;
-/// without one, only algorithms that need none can run (for_each, transform, fill, tabulate). On
-/// the processor it is from the heap.
+/// The policy keeps references to both arguments. On a GPU, temporary memory is from `memory`;
+/// without `memory`, only algorithms that need no temporary memory can run (for_each, transform,
+/// fill, tabulate). On the processor, temporary memory is from the heap.
 /// An algorithm that returns a value (reduce, count, find, copy_if) waits for the stream.
-/// Cost:   one or a few launches for each algorithm; cudaMalloc is never called.
-/// Errors: out_of_memory of thrust_scratch; cuda_error if a step is recorded as a graph and an
-///         algorithm returns a value; thrust::system_error for a launch that fails.
+/// Cost:   one or a few kernel launches for each algorithm; cudaMalloc is never called.
+/// Errors: out_of_memory of thrust_scratch; cuda_error if an algorithm returns a value while a step
+///         is recorded as a graph; thrust::system_error if a launch fails.
 template <class Queue>
 auto thrust_policy(Queue const& queue, thrust_scratch& memory) {
   return detail::policy_of(queue, &memory);
@@ -209,11 +216,11 @@ auto thrust_policy(Queue const& queue) {
   return detail::policy_of(queue, nullptr);
 }
 
-/// Calls a function of CUB on the queue of a GPU, with temporary memory from the scratch:
-/// call(temporary, bytes, stream) is called twice, first with a null pointer for the size. `name`
-/// is for the message if it fails.
+/// Calls a function of CUB on the queue of a GPU, with temporary memory from `memory`.
+/// call(temporary, bytes, stream) is called twice: first with a null pointer, to get the size, then
+/// with the memory. `name` is the name of the function in the text of an error.
 ///
-/// Cost:   CUB's launches; it asks for the same size in every step.
+/// Cost:   CUB's launches; every step needs the same size of temporary memory.
 /// Errors: out_of_memory of thrust_scratch; cuda_error with CUDA's error.
 template <class Queue, class Call>
 void run_cub(Queue const& queue, thrust_scratch& memory, char const* name, Call call) {

@@ -13,20 +13,21 @@
 
 namespace plait::ext {
 
-/// Causal attention of equal heads of one shape, prepared for the device of one rank.
+/// Causal attention in which all heads have one shape, prepared for the device of one rank.
 ///
-/// Shapes: qkv (sequence * batch, 3, heads, head_width), out (sequence * batch, heads, head_width),
-///         rows in the order of the sequence; log_sum has sequence * batch * heads elements, which
-///         only backward reads, so that their meaning and order are the engine's.
-/// Cost:   puts work at the end of the stream and returns; neither waits nor allocates. The results
-///         are bit for bit equal from run to run if attention_engine_options::deterministic is set.
+/// Shapes: qkv (sequence * batch, 3, heads, head_width), out (sequence * batch, heads, head_width);
+///         row = position * batch + sample. log_sum has sequence * batch * heads elements. Only
+///         backward reads them, so the engine chooses their meaning and order.
+/// Cost:   puts work at the end of the stream and returns; neither waits nor allocates. If
+///         attention_engine_options::deterministic is set, the results are bit for bit equal from
+///         run to run.
 /// Errors: cuda_error.
 /// Threads: the rank's thread.
 class prepared_attention {
  public:
   virtual ~prepared_attention() = default;
 
-  /// Device memory that forward and backward need in addition to their operands.
+  /// The device memory, in bytes, that forward and backward need in addition to their operands.
   [[nodiscard]] virtual std::size_t workspace_bytes() const = 0;
 
   virtual void forward(bfloat16 const* qkv, bfloat16* out, float* log_sum, std::byte* workspace,
@@ -41,21 +42,21 @@ struct attention_engine_options {
   bool deterministic = true;  ///< backward gives the same bits from run to run
 };
 
-/// Computes attention in bfloat16 instead of plait's own kernels. Each rank has an engine of its
-/// own, made while the rank's device is the current one.
+/// Computes attention in bfloat16 instead of plait's own kernels. Each rank creates its own engine,
+/// while the rank's device is the current device.
 class attention_engine {
  public:
   virtual ~attention_engine() = default;
 
-  /// The name for messages, with its version.
+  /// Returns the name and version of the library, for messages.
   [[nodiscard]] virtual std::string name() const = 0;
-  /// Prepares a shape, once. Returns null for a shape that plait's own kernels are to compute, both
-  /// forward and backward.
+  /// Prepares attention of a shape; called once for each shape. Returns null if plait's own kernels
+  /// are to compute forward and backward of this shape.
   [[nodiscard]] virtual std::unique_ptr<prepared_attention> prepare(
       attention_shape const& shape) = 0;
 };
 
-/// Makes the engine of a rank; see cuda_options::attention.
+/// A function that creates the engine of a rank; see cuda_options::attention.
 using attention_engine_factory =
     std::unique_ptr<attention_engine> (*)(cuda_place, attention_engine_options const&);
 
@@ -63,7 +64,7 @@ using attention_engine_factory =
 
 namespace plait::detail {
 
-// The engine that is linked into the program, or null.
+// The factory of the engine that is linked into the program, or null.
 inline attention_engine_factory& linked_engine() {
   static attention_engine_factory made = nullptr;
   return made;
@@ -73,8 +74,8 @@ inline attention_engine_factory& linked_engine() {
 
 namespace plait::ext {
 
-/// Makes cuDNN's attention if it is linked into the program, that is, if one of its source files
-/// includes plait/backend/cuda/attention/cudnn_attention.hpp; else returns null.
+/// Creates cuDNN's attention engine if cuDNN is linked into the program: one source file of the
+/// program includes plait/backend/cuda/attention/cudnn_attention.hpp. Else returns null.
 [[nodiscard]] inline std::unique_ptr<attention_engine> linked_attention(
     cuda_place at, attention_engine_options const& how) {
   auto const make = detail::linked_engine();
@@ -85,8 +86,9 @@ namespace plait::ext {
 
 namespace plait {
 
-/// cuDNN's fused attention. Defined by plait/backend/cuda/attention/cudnn_attention.hpp, which
-/// exactly one source file of the program includes; links plait::cudnn.
+/// Returns the factory of cuDNN's fused attention. The function is defined in
+/// plait/backend/cuda/attention/cudnn_attention.hpp, which exactly one source file of the program
+/// includes; the program links plait::cudnn.
 ext::attention_engine_factory cudnn_attention();
 
 }  // namespace plait

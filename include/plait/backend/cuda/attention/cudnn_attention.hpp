@@ -24,26 +24,28 @@
 #include "plait/core/bfloat16.hpp"
 
 // Attention by cuDNN, through its front end. Exactly one source file of a program includes this
-// header: it defines plait::cudnn_attention(), and the front end takes half a minute to compile.
+// header, because it defines plait::cudnn_attention() and takes half a minute to compile.
 static_assert(
     CUDNN_FRONTEND_VERSION >= 12200,
     "plait/backend/cuda/attention/cudnn_attention.hpp needs cudnn-frontend 1.22 or newer");
 
 namespace plait::detail {
 
-// A tensor of attention in cuDNN's order of dimensions: (batch, heads, sequence, head_width).
+// The sizes and strides of a tensor of attention, in cuDNN's order of dimensions: (batch, heads,
+// sequence, head_width).
 struct cudnn_tensor {
   std::vector<std::int64_t> sizes, strides;
   cudnn_frontend::DataType_t type;
 };
 
-// A graph of one operation. Its tensors are numbered in the order in which they are declared; run()
-// takes their addresses in this order.
+// A cuDNN graph with one operation. Its tensors are numbered in the order of their declaration;
+// run() takes their addresses in this order.
 class cudnn_graph {
  public:
   using attributes = cudnn_frontend::graph::Tensor_attributes;
 
-  // `capability`: 90 for 9.0; `what` is the name in messages.
+  // `what`: the name of the operation in messages. `capability`: the compute capability, 90 for
+  // 9.0.
   cudnn_graph(cuda_place at, std::string what, int capability) : at_(at), what_(std::move(what)) {
     using type = cudnn_frontend::DataType_t;
     operations.set_io_data_type(type::BFLOAT16)
@@ -61,8 +63,8 @@ class cudnn_graph {
     describe(*made, like).set_output(true);
   }
 
-  // Looks for kernels, for the device of the handle or else for `described`. Returns cuDNN's reason
-  // for a refusal; "" if there are kernels.
+  // Searches for kernels for the device of `handle`, or for the device `described` if it is given.
+  // Returns "" if there are kernels, else cuDNN's reason.
   [[nodiscard]] std::string refusal(
       cudnnHandle_t handle,
       std::shared_ptr<cudnn_frontend::DeviceProperties> const& described = nullptr) {
@@ -78,7 +80,7 @@ class cudnn_graph {
     }
   }
 
-  // Prepares the kernels. Returns the bytes of workspace that they need.
+  // Prepares the kernels. Returns the size of the workspace that they need, in bytes.
   [[nodiscard]] std::size_t build() {
     std::int64_t bytes = 0;
     if (auto bad = operations.build_plans(); bad.is_bad())
@@ -91,7 +93,8 @@ class cudnn_graph {
   template <std::size_t Count>
   void run(cudnnHandle_t handle, std::array<void*, Count> tensors, std::byte* workspace,
            cudaStream_t stream) const {
-    for (void const* const each : tensors)  // cuDNN would compute wrong numbers on some devices
+    // Without this alignment cuDNN would compute wrong numbers on some devices.
+    for (void const* const each : tensors)
       if (reinterpret_cast<std::uintptr_t>(each) % 16 != 0)
         fail("running", "an operand is not aligned to 16 bytes");
     if (auto const code = cudnnSetStream(handle, stream); code != CUDNN_STATUS_SUCCESS)
@@ -118,7 +121,7 @@ class cudnn_graph {
   }
 
   [[noreturn, gnu::cold]] void fail(char const* doing, std::string const& why) const {
-    (void)cudaGetLastError();  // the host program should not find plait's error
+    (void)cudaGetLastError();  // clears the error, so that the host program does not find it
     throw cuda_error({place_text(at_), what_, " by cuDNN: ", doing, " failed: ", why});
   }
 
@@ -127,7 +130,7 @@ class cudnn_graph {
   std::int64_t tensors_ = 0;
 };
 
-// The forward and the backward graph of one shape.
+// The forward and the backward graph of attention of one shape.
 class cudnn_prepared_attention final : public prepared_attention {
  public:
   cudnn_prepared_attention(cuda_place at, int capability, attention_shape const& shape,
@@ -175,7 +178,8 @@ class cudnn_prepared_attention final : public prepared_attention {
     }
   }
 
-  // The refusal of either graph, as cudnn_graph::refusal.
+  // Returns cuDNN's reason to refuse the forward or the backward graph, or "" if it has kernels for
+  // both; see cudnn_graph::refusal.
   [[nodiscard]] std::string refusal(
       cudnnHandle_t handle,
       std::shared_ptr<cudnn_frontend::DeviceProperties> const& described = nullptr) {

@@ -22,8 +22,9 @@
 
 namespace plait::ext {
 
-/// A range of a profile, from its construction to its destruction, in the NVTX domain "plait",
-/// apart from the program's own ranges.
+/// A range in the profile of tools that read NVTX. It lasts from its construction to its
+/// destruction and is in the NVTX domain "plait", so that tools can separate it from the program's
+/// ranges.
 class cuda_range {
  public:
   explicit cuda_range(char const* name) {
@@ -45,9 +46,10 @@ class cuda_range {
   }
 };
 
-/// A rank's CUDA device: streams of its own, memory, events and matrix products.
+/// The CUDA device of a rank: its streams, memory, events, copies from and to the host, and
+/// recorded graphs.
 ///
-/// It leaves the program's default stream, the device's state and the thread's current device
+/// The program's default stream, the device's state and the current device of the thread stay
 /// unchanged.
 /// Errors:  cuda_error with rank, device, call and CUDA's error; out_of_memory;
 ///          communication_timeout, with the unfinished work, if the streams do not end in time;
@@ -69,7 +71,7 @@ class cuda_device {
     detail::event_handle handle_;
   };
 
-  /// A step that replay() has recorded.
+  /// A step that replay() has recorded as a CUDA graph.
   class graph {
    public:
     graph() = default;
@@ -80,8 +82,8 @@ class cuda_device {
     std::shared_ptr<detail::executable_handle> recorded_;
   };
 
-  /// Bytes of the device's memory, aligned to 256, freed with the object; their values are
-  /// undefined.
+  /// Memory of the device, aligned to 256 bytes and freed with the object. Its values are undefined
+  /// at first.
   class arena {
    public:
     arena() = default;
@@ -111,7 +113,7 @@ class cuda_device {
     device_scope const scope(place());
     or_forget([&] {
       state_->stage.upload(from, to, bytes, state_->on(stream::compute), [this](cudaEvent_t used) {
-        state_->wait_for(used, "an upload before this one");
+        state_->wait_for(used, "an earlier upload");
       });
     });
   }
@@ -121,7 +123,7 @@ class cuda_device {
     or_forget([&] {
       state_->stage.download(
           from, to, bytes, state_->on(stream::compute),
-          [this](cudaEvent_t used) { state_->wait_for(used, "a download before this one"); });
+          [this](cudaEvent_t used) { state_->wait_for(used, "an earlier download"); });
     });
   }
   void synchronize() {
@@ -153,9 +155,9 @@ class cuda_device {
     state_->last_wait[static_cast<std::size_t>(waiting)] = site;
   }
 
-  /// Runs body() the first time, so that libraries load and memory is allocated; records it as a
-  /// CUDA graph the second time; replays the graph from then on. Without the option `graphs` it
-  /// always runs body().
+  /// Runs a step. The first call runs body(), so that libraries load and memory is allocated; the
+  /// second call records body() as a CUDA graph; it and all later calls launch the graph. Without
+  /// the option `graphs` every call runs body().
   template <class Body>
   void replay(graph& which, Body&& body) {
     if (!state_->options.graphs || !std::exchange(which.has_run_, true))
@@ -169,7 +171,8 @@ class cuda_device {
     state_->fork();
   }
 
-  /// The GPU, and the library that chooses the algorithms of products.
+  /// Returns a description of the GPU and of the library that chooses the algorithms of matrix
+  /// products.
   [[nodiscard]] [[gnu::cold]] std::string kind() const {
     cudaDeviceProp about{};
     detail::check(cudaGetDeviceProperties(&about, place().device), "cudaGetDeviceProperties",
@@ -178,17 +181,19 @@ class cuda_device {
                    cublasLtGetVersion()});
   }
 
-  /// Bytes of scratch memory of its streams, for libraries and kernels.
+  /// Returns the size of the scratch memory of all streams, which libraries and kernels use, in
+  /// bytes.
   [[nodiscard]] std::size_t workspace_bytes() const { return state_->scratch_bytes(); }
 
-  /// Begins a range in the profile of tools that read NVTX.
+  /// Begins a range in the profile, which ends when the result is destroyed.
   [[nodiscard]] cuda_range mark(char const* name) const { return cuda_range(name); }
 
-  /// The state, for communicators of this device.
+  /// Returns the state that the communicators of this device share with it.
   [[nodiscard]] detail::cuda_state& state() const { return *state_; }
 
  private:
-  // After a failure nothing is written to the host's buffers: they may have been freed.
+  // Calls work(). If it fails, pending downloads are dropped, because the host's buffers may have
+  // been freed.
   template <class Work>
   void or_forget(Work work) {
     try {
@@ -202,7 +207,7 @@ class cuda_device {
   template <class Body>
   [[gnu::cold]] detail::executable_handle record_graph(Body&& body) {
     auto const compute = state_->on(stream::compute);
-    // Thread-local mode: other threads may make calls that a capture forbids.
+    // The mode is thread-local, so that other threads may make calls that a capture forbids.
     detail::check(cudaStreamBeginCapture(compute, cudaStreamCaptureModeThreadLocal),
                   "cudaStreamBeginCapture", place());
     state_->capturing = true;

@@ -11,8 +11,8 @@
 
 namespace plait {
 
-/// A call of CUDA or of one of its libraries failed; `what()` names the rank, the call, the device
-/// and CUDA's error.
+/// Thrown if a call of CUDA or of one of its libraries fails; `what()` names the rank, the device,
+/// the call and CUDA's error.
 struct cuda_error : error {
   using error::error;
 };
@@ -21,7 +21,7 @@ struct cuda_error : error {
 
 namespace plait::ext {
 
-/// A rank and its device, which every message names.
+/// A rank and the number of its device; every message names both.
 struct cuda_place {
   int rank = 0;
   int device = 0;
@@ -37,7 +37,7 @@ namespace plait::detail {
 
 [[noreturn, gnu::cold]] inline void throw_cuda_error(cudaError_t code, char const* call,
                                                      cuda_place at) {
-  (void)cudaGetLastError();  // the host program should not find plait's error
+  (void)cudaGetLastError();  // clears the error, so that the host program does not find it
   throw cuda_error({place_text(at), call, " failed: ", cudaGetErrorString(code), " (",
                     cudaGetErrorName(code), ")"});
 }

@@ -8,8 +8,8 @@
 #include "plait/backend/cuda/device/cuda_error.hpp"
 #include "plait/backend/cuda/device/cuda_headers.hpp"
 
-// Owners of CUDA's handles. A destructor cannot fail, so errors of a release are dropped (after a
-// failed kernel all calls fail).
+// Owners of CUDA's handles. A destructor cannot throw, so errors of a release are ignored; after a
+// failed kernel, every release fails.
 namespace plait::detail {
 
 template <auto Release>
@@ -34,11 +34,11 @@ using layout_handle =
 using preference_handle =
     std::unique_ptr<cublasLtMatmulPreferenceOpaque_t, released_by<cublasLtMatmulPreferenceDestroy>>;
 
-/// True if a GPU of this process runs work that cannot be ended. Freeing memory would then wait
-/// forever, on other GPUs as well, so memory stays allocated until the process ends.
+/// True if a GPU of this process runs work that cannot be aborted. Freeing memory, even on other
+/// GPUs, would then wait forever, so memory stays allocated until the process ends.
 inline std::atomic<bool> gpu_is_stuck = false;
 
-/// Frees memory of a device and subtracts it from the rank's total.
+/// Frees memory of a device and subtracts its size from the total that the rank has allocated.
 struct device_release {
   std::shared_ptr<std::size_t> held{};
   std::size_t bytes = 0;
@@ -50,7 +50,7 @@ struct device_release {
 };
 using device_bytes = std::unique_ptr<std::byte, device_release>;
 
-/// Makes an event, without timing unless `flags` ask for it.
+/// Makes an event; by default one without timing.
 inline event_handle make_event_handle(cuda_place at, unsigned flags = cudaEventDisableTiming) {
   cudaEvent_t event = nullptr;
   check(cudaEventCreateWithFlags(&event, flags), "cudaEventCreateWithFlags", at);

@@ -17,10 +17,11 @@
 #if !defined(__CUDACC__)
 namespace plait::detail {
 
-// Without a CUDA compiler, kernels are ordinary functions; a test that emulates a device defines
-// this function to run them. `numbers`: for each argument its value if it is an integer, the number
-// of elements of a range, 1 or 0 for a pointer that is not null or null, and 0 for others.
-// `pointers` has an entry for each argument, null if it is not a pointer.
+// Runs a kernel in a build without a CUDA compiler, where kernels are ordinary functions. Only a
+// test that emulates a device defines it. `numbers` has an entry for each argument: the value of an
+// integer, the number of elements of an element_range, 1 for a pointer, 0 for a null pointer and
+// for other types. `pointers` has an entry for each argument, null if the argument is not a
+// pointer.
 cudaError_t launch_pretended(void const* kernel, std::initializer_list<std::size_t> numbers,
                              std::initializer_list<void const*> pointers,
                              cuda_kernels::launch_shape shape, cudaStream_t stream,
@@ -45,7 +46,7 @@ std::size_t number_of(T const& argument) {
 
 namespace plait::ext {
 
-/// Puts kernels and calls of libraries at the end of a stream of a device; models
+/// Puts kernels and calls of CUDA's libraries at the end of one stream of a device; models
 /// `cuda_kernels::launcher`.
 class cuda_launcher {
  public:
@@ -55,7 +56,7 @@ class cuda_launcher {
   void operator()(void (*kernel)(Parameters...), cuda_kernels::launch_shape shape,
                   Arguments... arguments) const {
     static_assert(sizeof...(Parameters) == sizeof...(Arguments),
-                  "cuda_launcher: the kernel takes another number of arguments");
+                  "cuda_launcher: the number of arguments differs from the kernel's parameters");
     device_scope const scope(at_);
     auto const* const function = reinterpret_cast<void const*>(kernel);
     if (shape.shared_bytes > std::size_t{48} * 1024)
@@ -86,7 +87,7 @@ class cuda_launcher {
   template <class Function>
   void call(char const* name, Function function) const {
     device_scope const scope(at_);
-    (void)cudaGetLastError();  // some libraries report an older error as their own
+    (void)cudaGetLastError();  // some libraries would report an older error as their own
     detail::check(function(stream_), name, at_);
   }
 

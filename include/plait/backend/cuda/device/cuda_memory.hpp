@@ -6,7 +6,7 @@
 
 namespace plait::ext {
 
-/// The memory of a CUDA device; only its kernels and copies may use a pointer to it.
+/// Marks memory of a CUDA device; only kernels and copies of the device may use a pointer to it.
 struct cuda_memory {
   using concept_tag = memory_tag;
 };

@@ -47,22 +47,23 @@
 
 namespace plait::ext {
 
-/// One stream of a CUDA device. A call puts an operation at the end of the stream and returns at
-/// once; operands are in the device's memory.
+/// One stream of a CUDA device. Each call puts an operation at the end of the stream and returns at
+/// once; the operands are in the device's memory.
 ///
-/// It has functions run() for the rows of operation/rows.hpp, with the meaning of host_queue's,
-/// except for l2_normalise. Elements may be float, double or bfloat16. With bfloat16, statistics,
-/// logarithms of sums, maxima and terms are float, and sums of gradients may be.
+/// Its functions run() implement the operations of operation/rows.hpp, except l2_normalise, with
+/// the meaning that they have in host_queue. Elements may be float, double or bfloat16. With
+/// bfloat16, values of which a row has one, such as statistics, maxima and logarithms of sums, are
+/// float; sums of gradients may be float, too.
 ///
-/// Cost:   no allocation after every shape has been used once.
-/// Errors: cuda_error for errors that are known when the operation is put into the stream; the
-///         device's synchronize() throws the others.
+/// Cost:   no allocation once every shape has been used.
+/// Errors: cuda_error for errors that are known when the operation is put into the stream;
+///         synchronize() of the device throws the others.
 /// Threads: the rank's thread.
 class cuda_queue : public cuda_products<cuda_queue>, public queue_calls<cuda_queue> {
   template <class T>
-  using in = matrix<T const>;  // read only
+  using in = matrix<T const>;  // an operand that is only read
   template <class T>
-  using kept = accumulate_t<T>;  // values of a row: statistics, maxima, terms
+  using kept = accumulate_t<T>;  // a value of which a row has one or a few, such as its maximum
 
  public:
   cuda_queue(detail::cuda_state& state, plait::ext::stream on)
@@ -118,8 +119,8 @@ class cuda_queue : public cuda_products<cuda_queue>, public queue_calls<cuda_que
 
   // ---- Functions of users -----------------------------------------------------------------------
 
-  /// `f` is a named type with a PLAIT_HOST_DEVICE call operator, called with values of
-  /// accumulate_t<T>.
+  /// Applies `f` to each element. `f` is a named type with a PLAIT_HOST_DEVICE call operator, which
+  /// gets values of accumulate_t<T>.
   template <class Function, class T, class... Operands>
   void run(operation::map, Function f, matrix<T> y, matrix<Operands>... x) const {
     cuda_kernels::map(launcher(), f, y.count(), static_cast<T const*>(x.data)..., y.data);
@@ -140,10 +141,11 @@ class cuda_queue : public cuda_products<cuda_queue>, public queue_calls<cuda_que
     cuda_kernels::accumulate_columns(launcher(), f, a.rows, a.columns, sums.data,
                                      scratch_of_sums<S>(a, 1), a.data, b.data);
   }
-  /// Calls kernel(*this, views...), which may launch kernels of its own on stream().
+  /// Calls kernel(*this, views...), a function of a user's layer, which may launch its own kernels
+  /// on stream().
   ///
-  /// Errors: cuda_error with the reason, if the kernel did something that a recorded step cannot
-  ///         contain.
+  /// Errors: cuda_error with the reason, if a step is being recorded as a graph and the kernel does
+  ///         something that a graph cannot contain.
   template <class Kernel, class... Views>
     requires(!operation::is_row<Kernel>)
   void run(Kernel kernel, Views... views) const {
@@ -151,15 +153,16 @@ class cuda_queue : public cuda_products<cuda_queue>, public queue_calls<cuda_que
     try {
       call_kernel(kernel, *this, views...);
     } catch (std::exception const&) {
-      state_->require_capture_goes_on(on_);  // libraries report it under their own names
+      state_->require_capture_goes_on(on_);  // a library may report it as another error
       throw;
     }
     state_->require_capture_goes_on(on_);
     detail::check(cudaGetLastError(), "a launch in ops.run", state_->place);
   }
-  /// Waits until the stream is empty, for a kernel given to run() that needs a value on the host.
+  /// Waits until all work of the stream has ended. It is for a kernel passed to run() that needs a
+  /// value on the host.
   ///
-  /// Errors: cuda_error while a step is recorded as a graph; the errors of the device's
+  /// Errors: cuda_error if a step is being recorded as a graph; the errors of the device's
   ///         synchronize().
   void wait() const {
     state_->require_no_value();
@@ -187,8 +190,8 @@ class cuda_queue : public cuda_products<cuda_queue>, public queue_calls<cuda_que
                                                  dgamma.data, dbeta.data, scratch_of_sums<S>(x, 2),
                                                  x.rows, x.columns);
   }
-  /// Uses one kernel that reads dy and x once, if cuda_options::one_pass_layer_norm is set and the
-  /// shape fits. If `sum` is given, writes it and leaves dx unchanged.
+  /// Uses one kernel that reads dy and x only once, if cuda_options::one_pass_layer_norm is set and
+  /// the shape allows it. If `sum` is given, writes dx + added to `sum` and leaves dx unchanged.
   template <class T, class S>
   void run(operation::layer_norm_backward, in<T> dy, in<T> x, in<kept<T>> statistics, in<T> gamma,
            matrix<T> dx, matrix<S> dgamma, matrix<S> dbeta, in<T> added, matrix<T> sum) const {
@@ -249,7 +252,8 @@ class cuda_queue : public cuda_products<cuda_queue>, public queue_calls<cuda_que
 
   // ---- Attention --------------------------------------------------------------------------------
 
-  /// Prepares attention of a shape, once, with its scratch memory.
+  /// Prepares attention of a shape and its scratch memory; called once, before the shape is
+  /// computed.
   template <class T>
   void prepare(operation::attention_side_by_side, in<T>, equal_heads const& of) const {
     if constexpr (std::is_same_v<T, bfloat16>)
@@ -259,8 +263,8 @@ class cuda_queue : public cuda_products<cuda_queue>, public queue_calls<cuda_que
       }
     (void)scratch_of_products<T>(of);
   }
-  /// In bfloat16, the engine of cuda_options::attention computes both passes of the shapes that it
-  /// accepts.
+  /// Computes attention whose query, key and value are adjacent. In bfloat16, the engine of
+  /// cuda_options::attention computes forward and backward of the shapes that it accepts.
   template <class T>
   void run(operation::attention_side_by_side, in<T> qkv, matrix<T> y, matrix<kept<T>> log_sum,
            equal_heads const& of) const {
@@ -286,7 +290,8 @@ class cuda_queue : public cuda_products<cuda_queue>, public queue_calls<cuda_que
                                      scratch_of_products<T>(of), of.sequence, of.batch, of.heads,
                                      of.head_width);
   }
-  /// Prepares any other attention, which plait's own kernels always compute.
+  /// Prepares attention with separate query, key and value, which plait's own kernels always
+  /// compute.
   template <class T>
   void prepare(operation::attention, in<T>, attention_shape const& of) const {
     if constexpr (std::is_same_v<T, bfloat16>) state_->attend_by_own_kernels(of);
@@ -317,7 +322,8 @@ class cuda_queue : public cuda_products<cuda_queue>, public queue_calls<cuda_que
                                               terms.data, first_class, logits.rows, logits.stride,
                                               logits.columns);
   }
-  /// Uses one kernel that reads the logits once, if cuda_options::one_pass_cross_entropy is set.
+  /// Uses one kernel that reads the logits only once, if cuda_options::one_pass_cross_entropy is
+  /// set.
   template <class T, class Target>
   void run(operation::cross_entropy_statistics, in<T> logits, in<std::int32_t> labels,
            matrix<kept<T>> max, matrix<kept<T>> terms, Target target) const {
@@ -341,7 +347,7 @@ class cuda_queue : public cuda_products<cuda_queue>, public queue_calls<cuda_que
         launcher(), logits.data, labels.data, max.data, terms.data, scale.data, dlogits.data,
         first_class, ignored, logits.rows, logits.stride, logits.columns, weights.data, target);
   }
-  /// True if a loss is computed together with its gradient.
+  /// Returns true if a cross-entropy is computed together with its gradient.
   [[nodiscard]] bool loss_with_gradient() const { return state_->options.loss_with_gradient; }
   template <class T, class Target>
   void run(operation::cross_entropy_with_gradient, in<T> logits, in<std::int32_t> labels,
@@ -513,7 +519,8 @@ class cuda_queue : public cuda_products<cuda_queue>, public queue_calls<cuda_que
     return scratch<kept<T>>(
         cuda_kernels::attention_backward_scratch(of.sequence, of.batch, of.heads));
   }
-  /// Returns scratch memory for sums over the rows of a matrix.
+  /// Returns scratch memory for `sums` sums over the rows of a matrix, or null if the matrix has no
+  /// columns.
   template <class S, class T>
   S* scratch_of_sums(matrix<T> of, int sums) const {
     if (of.columns == 0) return nullptr;

@@ -32,22 +32,23 @@
 
 namespace plait::detail {
 
-// A communicator, as the device's waits use it.
+// A communicator, as seen by the device when it waits or aborts.
 class stream_user {
  public:
-  virtual void check() = 0;                 // throws its error, if any
-  virtual std::string pending() const = 0;  // its last call
-  virtual void abandon() noexcept = 0;      // begins to end its work on the device
+  virtual void check() = 0;                 // throws the communicator's error, if any
+  virtual std::string pending() const = 0;  // returns the communicator's last call, for messages
+  virtual void abandon() noexcept = 0;      // begins to abort the communicator's work
   virtual bool is_ending() const noexcept = 0;
 
  protected:
   ~stream_user() = default;
 };
 
-// The state of a rank on its device; its address does not change when devices, queues and
-// communicators are moved.
+// The CUDA resources of one rank. Its address does not change when devices, queues and
+// communicators, which point to it, are moved.
 //
-// It is made in a device_scope. The streams are the last members, so that they are destroyed first.
+// It is constructed in a device_scope. The streams are the last members, so that they are destroyed
+// first.
 // Threads: the rank's thread.
 class cuda_state {
  public:
@@ -60,7 +61,8 @@ class cuda_state {
         engine_(how.attention != nullptr
                     ? how.attention(at, {.deterministic = how.deterministic_attention})
                     : nullptr) {
-    // Exchanges between ranks have priority over computation: other ranks may wait for them.
+    // Streams for exchanges between ranks have priority over computation, since other ranks may
+    // wait for the exchanges.
     int lowest = 0, highest = 0;
     check(cudaDeviceGetStreamPriorityRange(&lowest, &highest), "cudaDeviceGetStreamPriorityRange",
           at);
@@ -88,10 +90,13 @@ class cuda_state {
     return take(bytes, "cudaMalloc", [&](void** data) { return cudaMalloc(data, bytes); });
   }
 
-  // Returns memory for one operation of a stream; the next operation of the stream may reuse it.
-  // Memory is added in the first steps and never freed, since recorded graphs contain its address.
+  // Returns scratch memory for one operation of a stream; the next operation of the stream may use
+  // it, too. If none is large enough, memory is added. It is never freed, because recorded graphs
+  // contain its address.
   //
-  // The first piece has a few bytes, which other GPUs may read for NCCL. Further pieces are from
+  // The first allocation of each stream is by cudaMalloc, and NCCL may let other GPUs read it.
+  // Later ones are by cudaMallocAsync, because cudaMalloc could wait for a GPU whose kernel waits
+  // for this rank.
   // the device's pool: cudaMalloc could wait for a GPU whose kernel waits for this rank.
   std::byte* scratch(stream which, std::size_t bytes) {
     auto& pieces = scratch_[static_cast<std::size_t>(which)];
@@ -105,10 +110,11 @@ class cuda_state {
                            [&](void** data) { return cudaMallocAsync(data, more, on(which)); }))
         .get();
   }
-  // Scratch memory for matrix products.
+  // Returns scratch memory for a matrix product.
   std::byte* workspace(stream which) { return scratch(which, options.workspace_bytes); }
 
-  // Scratch memory of all streams, including the workspace of products.
+  // Returns the size of the scratch memory of all streams, including the workspace of matrix
+  // products.
   [[nodiscard]] std::size_t scratch_bytes() const {
     std::size_t bytes = 0;
     for (auto const& pieces : scratch_)
@@ -116,7 +122,8 @@ class cuda_state {
     return bytes;
   }
 
-  // Returns the engine's attention for a shape; null if plait's own kernels compute it.
+  // Returns the attention that the engine has prepared for a shape, or null if plait's own kernels
+  // compute the shape.
   prepared_attention* attention(attention_shape const& shape) {
     auto found = attentions_.find(shape);
     if (found == attentions_.end()) {
@@ -128,7 +135,8 @@ class cuda_state {
     return found->second.get();
   }
 
-  // Reports attention whose query, key and value are separate, which engines do not compute.
+  // Reports that plait's own kernels compute this attention: engines do not accept separate query,
+  // key and value.
   void attend_by_own_kernels(attention_shape const& shape) {
     if (place.rank == 0) say_who_attends(shape, false, "takes query, key and value side by side");
   }
@@ -139,11 +147,12 @@ class cuda_state {
                         " while a step is recorded as a graph; move it out of what replay() runs"});
   }
 
-  // Called before an operation of the program's own waits for a stream.
+  // Throws if a step is being recorded; called before an operation of a user waits for a stream.
   void require_no_value() const {
     if (capturing) refuse_value();
   }
-  // Called after it: a capture that CUDA has invalidated is an error with the likely reason.
+  // Throws if CUDA has invalidated a recording, with the likely reason; called after an operation
+  // of a user.
   void require_capture_goes_on(stream which) const {
     if (!capturing) return;
     auto now = cudaStreamCaptureStatusNone;
@@ -158,8 +167,8 @@ class cuda_state {
     }
   }
 
-  // Waits until done() is true; meanwhile checks for failures of ranks and communicators. what()
-  // names the awaited work.
+  // Waits until done() is true, and meanwhile checks for failures of other ranks and of
+  // communicators. what() returns the name of the awaited work for the message of a time-out.
   template <class Done, class What>
   void wait_until(Done done, What what) const {
     using clock = std::chrono::steady_clock;
@@ -171,7 +180,8 @@ class cuda_state {
       if (done()) return;
       auto const elapsed = clock::now() - begin;
       if (elapsed > options.timeout) give_up(what());
-      // A wait of milliseconds is the end of a step: poll often at first, then yield the processor.
+      // Most waits at the end of a step take milliseconds: the loop polls often for 2 ms, and then
+      // sleeps between polls.
       if (elapsed < std::chrono::milliseconds{2}) std::this_thread::yield();
       else std::this_thread::sleep_for(std::chrono::microseconds{50});
     }
@@ -198,7 +208,8 @@ class cuda_state {
                [&] { return concat({"stream ", to_string(which)}); });
   }
 
-  // fork: all other streams wait for compute's work; join: compute waits for theirs.
+  // fork() makes all other streams wait for the compute stream; join() makes the compute stream
+  // wait for all others.
   void fork() const {
     auto const event = joins_[static_cast<std::size_t>(stream::compute)].get();
     check(cudaEventRecord(event, on(stream::compute)), "cudaEventRecord", place);
@@ -214,7 +225,7 @@ class cuda_state {
     }
   }
 
-  // Keeps recorded work, which a failure destroys.
+  // Registers a recorded graph, so that abandon_all() can destroy it.
   std::shared_ptr<executable_handle> keep(executable_handle recorded) {
     std::erase_if(recorded_, [](auto const& each) { return each.expired(); });
     auto kept = std::make_shared<executable_handle>(std::move(recorded));
@@ -222,16 +233,17 @@ class cuda_state {
     return kept;
   }
 
-  // Ends all work of the rank on its device at once: one communicator may wait for another one on
-  // its stream, and each for the graphs that use it.
+  // Aborts all work of the rank on its device: its recorded graphs and all communicators. They are
+  // aborted together, because one communicator may wait for another on its stream, and graphs use
+  // both.
   void abandon_all() const noexcept {
     for (auto const& each : recorded_)
       if (auto const graph = each.lock()) graph->reset();
     for (auto* const user : users) user->abandon();
     (void)ends();
   }
-  // Returns true if nothing runs on the device any more. Work that has not ended after ten seconds
-  // is taken for stuck.
+  // Waits until nothing runs on the device, and returns true. After ten seconds sets gpu_is_stuck
+  // and returns false.
   [[nodiscard]] bool ends() const noexcept {
     auto const last = std::chrono::steady_clock::now() + std::chrono::seconds{10};
     auto const runs = [](auto const& each) {
@@ -258,7 +270,8 @@ class cuda_state {
   bool capturing = false;
 
  private:
-  // Reports once for shapes that differ only in the batch; `why` is the engine's reason.
+  // Reports which kernels compute attention of a shape, once for shapes that differ only in the
+  // batch. `why`: the reason why the engine does not compute it.
   [[gnu::cold]] void say_who_attends(attention_shape const& shape, bool by_engine,
                                      char const* why = "does not take it") {
     std::string text =
@@ -325,14 +338,15 @@ class cuda_state {
   std::unique_ptr<attention_engine> engine_;
   std::map<attention_shape, std::unique_ptr<prepared_attention>> attentions_{};
   std::set<std::string> said_{};
-  std::shared_ptr<std::size_t> held_ = std::make_shared<std::size_t>(0);  // bytes of this rank
+  std::shared_ptr<std::size_t> held_ = std::make_shared<std::size_t>(0);  // allocated bytes
   std::vector<std::weak_ptr<executable_handle>> recorded_{};
   std::array<std::vector<device_bytes>, std::size_t(stream_count)> scratch_{};  // sorted by size
   std::array<event_handle, std::size_t(stream_count)> joins_{};
   std::array<stream_handle, std::size_t(stream_count)> streams_{};
 };
 
-// Destroys a state when no work uses its memory any more; a stuck device keeps it.
+// Destroys a state after all its work has ended. If the work does not end, the state is leaked,
+// since the device may still use its memory.
 struct state_release {
   void operator()(cuda_state* state) const {
     if (state->ends()) delete state;

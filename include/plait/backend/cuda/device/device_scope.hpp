@@ -7,7 +7,8 @@
 
 namespace plait::ext {
 
-/// Makes a device the calling thread's current one while it lives, and restores the previous one.
+/// Makes a device the current device of the calling thread while it exists, and then restores the
+/// previous one.
 class device_scope {
  public:
   explicit device_scope(cuda_place at) : device_(at.device) {

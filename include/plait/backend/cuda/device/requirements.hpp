@@ -7,31 +7,31 @@
 #include "plait/backend/cuda/device/cuda_error.hpp"
 #include "plait/core/concat.hpp"
 
-// Requirements of a machine, checked by numbers alone. Each function throws cuda_error, with the
-// numbers found and needed and a remedy, if a requirement is not met.
+// Requirements of a machine, checked by numbers only. Each function throws cuda_error if a
+// requirement is not met; the text contains the number found, the number needed and a remedy.
 namespace plait::cuda_requirements {
 
-inline constexpr int least_capability = 80;       ///< Ampere: bfloat16, asynchronous copies
-inline constexpr int least_nccl_version = 21900;  ///< communicators that can be split, with options
-/// From this version on, kernels of a rank's several communicators run in the order of their
-/// launch.
+inline constexpr int least_capability = 80;       ///< Ampere, for bfloat16 and asynchronous copies
+inline constexpr int least_nccl_version = 21900;  ///< 2.19, for ncclCommSplit with options
+/// The least version of NCCL for a rank with several communicators. From 2.26 on, their kernels run
+/// in the order in which they are launched.
 inline constexpr int least_nccl_version_of_several = 22600;
 
-/// "13.0" for 13000, the runtime's form of versions.
+/// Formats a version number of CUDA's runtime, for example 13000 as "13.0".
 [[nodiscard]] inline std::string cuda_version_text(int version) {
   return concat({version / 1000, ".", version % 1000 / 10});
 }
 
-/// "2.28.9" for 22809.
+/// Formats a version number of NCCL, for example 22809 as "2.28.9".
 [[nodiscard]] inline std::string nccl_version_text(int version) {
   if (version < 10000)  // versions before 2.9
     return concat({version / 1000, ".", version % 1000 / 100, ".", version % 100});
   return concat({version / 10000, ".", version % 10000 / 100, ".", version % 100});
 }
 
-/// `driver` is the newest CUDA version that the driver supports, 0 without a driver; `runtime` is
-/// the version with which the program was built. A driver runs programs of its own major version
-/// and older.
+/// Checks that the driver can run the program. `driver`: the newest CUDA version that the driver
+/// supports, or 0 without a driver; `runtime`: the version with which the program was built. A
+/// driver runs programs built with its own major version or an older one.
 inline void check_driver(int driver, int runtime) {
   if (driver == 0)
     throw cuda_error(
@@ -45,7 +45,8 @@ inline void check_driver(int driver, int runtime) {
                       "; update the driver or build with CUDA ", driver / 1000, ".x"});
 }
 
-/// `devices`: visible GPUs, for the ranks [0, ranks) of a process, the first on `first_device`.
+/// Checks that a process sees enough GPUs. `devices`: the number of visible GPUs; `ranks`: the
+/// ranks of the process, which use GPU `first_device` and the following ones.
 inline void check_device_count(int devices, int ranks, int first_device, bool share_one_gpu) {
   if (devices == 0)
     throw cuda_error(
@@ -61,7 +62,7 @@ inline void check_device_count(int devices, int ranks, int first_device, bool sh
                           ".share_one_gpu = true to put all ranks on one GPU for tests")});
 }
 
-/// `name` is the GPU's name, for the message.
+/// Checks the compute capability of a GPU. `name`: the GPU's name, for the message.
 inline void check_capability(int device, std::string const& name, int major, int minor) {
   if (major * 10 + minor >= least_capability) return;
   throw cuda_error({"cuda: GPU ", device, " (", name, ") has compute capability ", major, ".",
@@ -69,8 +70,9 @@ inline void check_capability(int device, std::string const& name, int major, int
                     " or newer; choose another GPU by CUDA_VISIBLE_DEVICES"});
 }
 
-/// `found` is the version of the library that runs, `built_with` the version of the header; a rank
-/// is a member of `groups` groups of several ranks.
+/// Checks the version of NCCL. `found`: the version of the library at run time; `built_with`: the
+/// version of the header at compile time; `groups`: the number of groups of several ranks to which
+/// a rank belongs.
 inline void check_nccl(int found, int built_with, int groups) {
   int const least = groups > 1 ? least_nccl_version_of_several : least_nccl_version;
   if (found >= least && found / 10000 == built_with / 10000) return;

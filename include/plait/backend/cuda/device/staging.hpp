@@ -13,11 +13,12 @@
 
 namespace plait::detail {
 
-// Pieces of pinned host memory, used in turn, through which all data between host and device is
-// copied: a copy from pageable memory would block the host. With 4 pieces of 4 MiB, an upload of 40
-// MiB takes ten pieces; the host fills the second one while the first is on its way. For the host
-// an upload has ended when its data is in a piece; a download when its piece has arrived and has
-// been copied to its destination. `wait` gets the event that has to end before a piece is free.
+// Copies data between host and device through pieces of pinned host memory, which are used in turn:
+// a copy from pageable memory would block the host. With 4 pieces of 4 MiB, an upload of 40 MiB
+// uses ten pieces; the host fills the second piece while the first is copied to the device. An
+// upload returns when its data is in pinned memory. A download returns before its data has arrived;
+// the host copies a piece to its destination when the piece is used next, or in deliver_all().
+// wait(event) waits until a piece can be used for the next copy.
 class staging {
  public:
   staging(cuda_place at, cuda_options const& options)
@@ -60,12 +61,12 @@ class staging {
     }
   }
 
-  // Called when the stream is empty: copies all downloads to their destinations, in order.
+  // Copies all pending downloads to their destinations, in order; called when the stream is empty.
   void deliver_all() {
     for (std::size_t i = 0; i < pieces_.size(); ++i) deliver(pieces_[(next_ + i) % pieces_.size()]);
   }
 
-  // Called after a failure: drops all downloads.
+  // Drops all pending downloads; called after a failure.
   void forget() {
     for (auto& each : pieces_) each.destination = nullptr;
   }
@@ -75,7 +76,7 @@ class staging {
     std::byte* data = nullptr;
     event_handle last_use{};
     bool used = false;
-    std::byte* destination = nullptr;  // target of a download that is still in the piece, else null
+    std::byte* destination = nullptr;  // target of a pending download, else null
     std::size_t bytes = 0;
   };
 

@@ -23,8 +23,8 @@ struct attention_memory {
 
 }  // namespace detail
 
-// A block computes a tile of queries of one (sample, head). It loops over the keys that any of them
-// sees; when a larger score appears, it rescales the sums so far (online softmax).
+// A block computes a tile of queries of one head of one sample. It loops over all keys that any of
+// these queries sees, and rescales the sums so far when a larger score appears (online softmax).
 template <class Sizes, int V, class T, class Extents>
 __global__ __launch_bounds__(detail::tile_threads, Sizes::blocks) void attention_kernel(
     typename Extents::template operands<T const> in, T* out, accumulate_t<T>* log_sum,
@@ -35,7 +35,7 @@ __global__ __launch_bounds__(detail::tile_threads, Sizes::blocks) void attention
   auto& memory = shared_memory<detail::attention_memory<Sizes>>();
   std::size_t const places = extents.batch * extents.heads;
   auto const place = extents.place(blockIdx.x % places);
-  // The last queries see the most keys and start first.
+  // The blocks of the last queries start first, because these queries see the most keys.
   std::size_t const first_query = (gridDim.x / places - 1 - blockIdx.x / places) * tile;
   auto const fetch = [&](A* to, T const* from, std::size_t stride, std::size_t first) {
     detail::load_tile<Sizes, V>(to, from, stride, first, extents.sequence, extents.head_width);
@@ -51,7 +51,7 @@ __global__ __launch_bounds__(detail::tile_threads, Sizes::blocks) void attention
   }
   auto const keys = detail::keys_of_tile(extents, first_query, tile);
   for (std::size_t first_key = keys.first; first_key <= keys.last; first_key += tile) {
-    __syncthreads();  // the previous values have been used
+    __syncthreads();  // all threads have used the previous values
     fetch(memory.keys_or_values, extents.key(in, place), extents.key_stride(in), first_key);
     __syncthreads();
     typename Sizes::scores scores{};
@@ -86,7 +86,7 @@ __global__ __launch_bounds__(detail::tile_threads, Sizes::blocks) void attention
       PLAIT_UNROLL
       for (int c = 0; c < Sizes::columns; ++c) sums[i][c] *= correction;
     }
-    __syncthreads();  // the keys have been used
+    __syncthreads();  // all threads have used the keys
     fetch(memory.keys_or_values, extents.value(in, place), extents.key_stride(in), first_key);
     __syncthreads();
     detail::multiply_scores<Sizes>(memory.scores, memory.keys_or_values, sums);
@@ -138,15 +138,15 @@ void launch_attention(Launch launch, bool vectors, typename Extents::template op
 
 }  // namespace detail
 
-/// Computes causal attention: out = softmax(q k^T / sqrt(head_width)) v, where a query sees the
-/// keys of its own sample at its own and earlier positions.
+/// Computes causal attention, out = softmax(q k^T / sqrt(head_width)) v. A query sees the keys of
+/// its own sample at its own position and at earlier positions.
 ///
 /// Shapes: qkv (sequence * batch, 3, heads, head_width); out (sequence * batch, heads, head_width);
-///         log_sum (sequence * batch, heads), the logarithm of the sum of e^score, for backward.
-///         Nothing overlaps.
+///         log_sum (sequence * batch, heads), the logarithm of the sum of e^score, which backward
+///         reads. Operands do not overlap.
 /// Cost:   about 2 * batch * heads * head_width * sequence * (sequence + 64) FLOPs, with head_width
-///         rounded up to 64, 128 or 256. It is faster if head_width is a multiple of 8, and runs on
-///         tensor cores for bfloat16 if head_width is also at most 64.
+///         rounded up to 64, 128 or 256. It is faster if head_width is a multiple of 8. For
+///         bfloat16 it runs on tensor cores if head_width is also at most 64.
 /// Errors: plait::error if head_width is above 256.
 /// Source: Dao, Fu, Ermon, Rudra, Re, "FlashAttention", NeurIPS 2022.
 template <launcher Launch, class T>
@@ -157,10 +157,10 @@ void attention(Launch launch, T const* qkv, T* out, accumulate_t<T>* log_sum, st
                            log_sum, detail::attention_extents{sequence, batch, heads, head_width});
 }
 
-/// Computes attention with any heads and mask, as host_maths::attention_forward.
+/// Computes attention of any heads and mask, with the meaning of host_maths::attention_forward.
 ///
-/// Cost:   as above, twice as much without the causal mask; with a window 4 * ... * sequence *
-///         (window + 64).
+/// Cost:   as above, but twice as much without the causal mask; with a window, about 4 * batch *
+///         heads * head_width * sequence * (window + 64) FLOPs.
 template <launcher Launch, class T>
 void attention(Launch launch, ext::attention_shape const& shape,
                ext::attention_operands<T const> const& in, T* out, accumulate_t<T>* log_sum) {

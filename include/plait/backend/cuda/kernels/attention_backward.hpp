@@ -9,15 +9,15 @@
 #include "plait/backend/cuda/kernels/launch.hpp"
 #include "plait/tensor/functions.hpp"
 
-// The gradient with respect to queries is computed by tiles of queries, the gradients with respect
-// to keys and values by tiles of keys, so that no two blocks add to the same element. Both
-// recompute the probabilities.
+// The gradient of attention. A block computes either the gradient with respect to a tile of
+// queries, or the gradients with respect to a tile of keys and values, so that no two blocks add to
+// the same element. Both kernels compute the probabilities once more from the scores.
 
 namespace plait::cuda_kernels {
 
 namespace detail {
 
-/// Threads that share a row of out.
+/// The number of threads that share a row of out in row_products_kernel.
 inline constexpr int product_threads = 8;
 
 template <class Sizes>
@@ -26,8 +26,9 @@ struct attention_backward_memory {
   typename Sizes::score_memory scores;
 };
 
-// Computes the probabilities of this thread's queries and keys, and scale times the gradients with
-// respect to the scores, from the tiles in shared memory; zeros if a query does not see a key.
+// Computes, from the tiles in shared memory, the probabilities of this thread's pairs of a query
+// and a key, and the gradients with respect to the scores times `scale`. Both are 0 if the query
+// does not see the key.
 template <class Sizes, class Extents, class A>
 __device__ __forceinline__ void remake_scores(attention_backward_memory<Sizes> const& memory,
                                               A const* log_sum, A const* products,
@@ -70,7 +71,7 @@ __device__ __forceinline__ void keep_scores(A const (&scores)[Sizes::rows][Sizes
 
 }  // namespace detail
 
-// products[row] = dot product of row `row` of a and of b.
+// products[row] = the dot product of a's row and b's row of this index.
 template <int V, class T>
 __global__ void row_products_kernel(T const* a, T const* b, accumulate_t<T>* products,
                                     std::size_t rows, std::size_t columns) {
@@ -93,7 +94,8 @@ __global__ void row_products_kernel(T const* a, T const* b, accumulate_t<T>* pro
   if (row < rows && threadIdx.x % detail::product_threads == 0) products[row] = sum;
 }
 
-// Blocks of a multiprocessor; 0 lets nvcc choose, which gives the same number without a spill.
+// The second launch bound is the number of blocks for each multiprocessor. With 0, nvcc chooses the
+// number itself; the result is the same number, but without spilling registers.
 template <class Sizes, int V, class T, class Extents>
 __global__ __launch_bounds__(
     detail::tile_threads,
@@ -108,7 +110,7 @@ __global__ __launch_bounds__(
   auto& memory = shared_memory<detail::attention_backward_memory<Sizes>>();
   auto const places = static_cast<typename Extents::position>(extents.batch * extents.heads);
   auto const place = extents.place(blockIdx.x % places);
-  // The last queries see the most keys and start first.
+  // The blocks of the last queries start first, because these queries see the most keys.
   std::size_t const first_query = (gridDim.x / places - 1 - blockIdx.x / places) * tile;
   auto const fetch = [&](auto* to, T const* from, std::size_t stride, std::size_t first) {
     detail::load_tile<Sizes, V>(to, from, stride, first, extents.sequence, extents.head_width);
@@ -119,7 +121,7 @@ __global__ __launch_bounds__(
   typename Sizes::row_sums dq{};
   auto const keys = detail::keys_of_tile(extents, first_query, tile);
   for (std::size_t first_key = keys.first; first_key <= keys.last; first_key += tile) {
-    __syncthreads();  // the previous keys and scores have been used
+    __syncthreads();  // all threads have used the previous keys and scores
     fetch(memory.keys, extents.key(in, place), extents.key_stride(in), first_key);
     fetch(memory.values, extents.value(in, place), extents.key_stride(in), first_key);
     __syncthreads();
@@ -144,7 +146,7 @@ __launch_bounds__(detail::tile_threads, Sizes::blocks) void attention_backward_k
   auto& memory = shared_memory<detail::attention_backward_memory<Sizes>>();
   auto const places = static_cast<typename Extents::position>(extents.batch * extents.key_heads());
   auto place = extents.place_of_key(blockIdx.x % places);
-  // The first keys are seen by the most queries and start first.
+  // The blocks of the first keys start first, because the most queries see these keys.
   std::size_t const first_key = blockIdx.x / places * tile;
   auto const fetch = [&](auto* to, T const* from, std::size_t stride, std::size_t first) {
     detail::load_tile<Sizes, V>(to, from, stride, first, extents.sequence, extents.head_width);
@@ -153,11 +155,11 @@ __launch_bounds__(detail::tile_threads, Sizes::blocks) void attention_backward_k
   fetch(memory.keys, extents.key(in, place), extents.key_stride(in), first_key);
   fetch(memory.values, extents.value(in, place), extents.key_stride(in), first_key);
   typename Sizes::row_sums dk{}, dv{};
-  // The query heads are added in order, so that the bits are reproducible.
+  // The gradients of the query heads are added in order, so that the bits are reproducible.
   for (unsigned member = 0; member < extents.group(); ++member, extents.advance(place)) {
     for (std::size_t first_query = ext::first_query_of(extents.mask(), first_key);
          detail::is_seen_from(extents, first_query, first_key, tile); first_query += tile) {
-      __syncthreads();  // the previous queries and scores have been used
+      __syncthreads();  // all threads have used the previous queries and scores
       fetch(memory.queries, extents.query(in, place), extents.query_stride(in), first_query);
       fetch(memory.douts, extents.out(dout, place), extents.out_stride(), first_query);
       __syncthreads();
@@ -167,7 +169,7 @@ __launch_bounds__(detail::tile_threads, Sizes::blocks) void attention_backward_k
       detail::keep_scores<Sizes>(probabilities, memory.scores);
       __syncthreads();
       detail::multiply_transposed_scores<Sizes>(memory.scores, memory.douts, dv);
-      __syncthreads();  // the probabilities have been used
+      __syncthreads();  // all threads have used the probabilities
       detail::keep_scores<Sizes>(dscores, memory.scores);
       __syncthreads();
       detail::multiply_transposed_scores<Sizes>(memory.scores, memory.queries, dk);
@@ -236,19 +238,21 @@ void launch_attention_backward(Launch launch, bool vectors,
 
 }  // namespace detail
 
-/// Elements of scratch, of accumulate_t<T>, that attention_backward needs.
+/// The number of elements of type accumulate_t<T> that attention_backward needs as scratch memory.
 constexpr std::size_t attention_backward_scratch(std::size_t sequence, std::size_t batch,
                                                  std::size_t heads) {
   return sequence * batch * heads;
 }
 
-/// Gradient of attention with respect to qkv, from its results out and log_sum; overwrites dqkv.
+/// Computes the gradient of causal attention with respect to qkv, from the results `out` and
+/// `log_sum` of attention(); overwrites dqkv.
 ///
-/// Shapes: as attention; dout as out; dqkv as qkv;
-///         scratch (attention_backward_scratch(sequence, batch, heads)). Nothing overlaps.
-/// Cost:   3.5 times attention.
+/// Shapes: qkv, out and log_sum as in attention(); dout as out; dqkv as qkv; scratch
+///         (attention_backward_scratch(sequence, batch, heads)). Operands do not overlap.
+/// Cost:   3.5 times the cost of attention().
 /// Errors: plait::error if head_width is above 256.
-/// Source: Dao, Fu, Ermon, Rudra, Re, "FlashAttention", NeurIPS 2022, algorithm 4 (the identities).
+/// Source: Dao, Fu, Ermon, Rudra, Re, "FlashAttention", NeurIPS 2022, algorithm 4, for the
+///         formulas.
 template <launcher Launch, class T>
 void attention_backward(Launch launch, T const* qkv, T const* out, accumulate_t<T> const* log_sum,
                         T const* dout, T* dqkv, accumulate_t<T>* scratch, std::size_t sequence,
@@ -259,8 +263,9 @@ void attention_backward(Launch launch, T const* qkv, T const* out, accumulate_t<
                                     detail::attention_extents{sequence, batch, heads, head_width});
 }
 
-/// Computes the gradient for any heads and mask, as host_maths::attention_backward; each key-value
-/// head adds its query heads in order.
+/// Computes the gradient of attention with any heads and mask, with the meaning of
+/// host_maths::attention_backward. The gradients of a key-value head are sums over its query heads,
+/// in their order.
 template <launcher Launch, class T>
 void attention_backward(Launch launch, ext::attention_shape const& shape,
                         ext::attention_operands<T const> const& in, T const* out,

@@ -9,19 +9,21 @@
 #include "plait/backend/cuda/kernels/tensor_cores.hpp"
 #include "plait/tensor/functions.hpp"
 
-// Attention of heads of up to 64 columns on tensor cores, by tiles of 64 queries and 64 keys; T is
-// bfloat16. A block has 8 warps; warp w computes rows 16 (w % 4) and columns 32 (w / 4) of each
-// product. Tensor cores hide the mapping from threads to elements, so scores are exchanged through
-// shared memory, and the sum of values cannot be rescaled when a larger score appears. Forward
-// therefore loops over the keys twice: first for the sums, then with the final probabilities.
+// Attention on tensor cores, for bfloat16 and heads of up to 64 columns, by tiles of 64 queries and
+// 64 keys. A block has 8 warps; warp w computes rows 16 (w % 4) to 16 (w % 4) + 15 and columns 32
+// (w / 4) to 32 (w / 4) + 31 of each product. It is not documented which thread has which element
+// of a product on tensor cores, so scores are exchanged through shared memory, and the weighted sum
+// of the values cannot be rescaled when a larger score appears. The forward kernel therefore loops
+// over the keys twice: first for the largest score and the sum of exponentials, then with the final
+// probabilities.
 
 namespace plait::cuda_kernels::detail {
 
 inline constexpr int core_tile = 64;
 inline constexpr int core_threads = 256;
-inline constexpr int factor_stride = core_tile + 8;  // padded against bank conflicts
+inline constexpr int factor_stride = core_tile + 8;  // padded, to avoid bank conflicts
 inline constexpr int score_stride = core_tile + 4;
-inline constexpr int row_threads = core_threads / core_tile;  // threads that share a row of scores
+inline constexpr int row_threads = core_threads / core_tile;  // threads of a row of scores
 
 using core_factors = bfloat16[core_tile * factor_stride];
 using core_scores = float[core_tile * score_stride];
@@ -45,7 +47,8 @@ __device__ __forceinline__ int core_column() {
   return static_cast<int>(threadIdx.x) / warp_threads / 4 * 2 * core_side;
 }
 
-/// Loads rows [first, first + 64) of a head; zeros from row `end` and column `width` on.
+/// Loads rows [first, first + 64) of a head into shared memory. Rows from `end` on and columns from
+/// `width` on are set to 0.
 __device__ __forceinline__ void load_factors(bfloat16* to, bfloat16 const* from, std::size_t stride,
                                              std::size_t first, std::size_t end,
                                              std::size_t width) {
@@ -63,7 +66,7 @@ __device__ __forceinline__ void load_factors(bfloat16* to, bfloat16 const* from,
   }
 }
 
-/// scores = a b^T.
+/// scores = a b^T, for tiles a and b in shared memory.
 __device__ __forceinline__ void multiply_by_rows(bfloat16 const* a, bfloat16 const* b,
                                                  float* scores) {
   core_sums sums;
@@ -83,7 +86,7 @@ __device__ __forceinline__ void multiply_by_rows(bfloat16 const* a, bfloat16 con
     sums[n].store(scores + core_row() * score_stride + core_column() + n * core_side, score_stride);
 }
 
-/// sums += a b, or a^T b.
+/// sums += a b, or sums += a^T b if Transposed.
 template <bool Transposed>
 __device__ __forceinline__ void add_product(bfloat16 const* a, bfloat16 const* b, core_sums& sums) {
   PLAIT_UNROLL
@@ -100,8 +103,8 @@ __device__ __forceinline__ void add_product(bfloat16 const* a, bfloat16 const* b
   }
 }
 
-/// Stores the sums of all warps as rows of a head, by way of `through`; skips row `end` and column
-/// `width` and those after them.
+/// Stores the sums of all warps into rows of a head; `through` is shared memory. Rows from `end` on
+/// and columns from `width` on are not stored.
 __device__ __forceinline__ void store_sums(core_sums const& sums, float* through, bfloat16* to,
                                            std::size_t stride, std::size_t first, std::size_t end,
                                            std::size_t width) {
@@ -125,7 +128,8 @@ __device__ __forceinline__ void store_sums(core_sums const& sums, float* through
   }
 }
 
-/// The row of scores of this thread, and the first of its columns, which are row_threads apart.
+/// The row of scores that this thread computes, and the first of its columns. The next columns of
+/// the thread follow in steps of row_threads.
 __device__ __forceinline__ int score_row() { return static_cast<int>(threadIdx.x) / row_threads; }
 __device__ __forceinline__ int score_column() {
   return static_cast<int>(threadIdx.x) % row_threads;
@@ -145,14 +149,15 @@ __global__ __launch_bounds__(core_threads, 3) void attention_core_kernel(
   auto& memory = shared_memory<attention_core_memory>();
   std::size_t const places = extents.batch * extents.heads;
   auto const place = extents.place(blockIdx.x % places);
-  // The last queries see the most keys and start first.
+  // The blocks of the last queries start first, because these queries see the most keys.
   std::size_t const first_query = (gridDim.x / places - 1 - blockIdx.x / places) * core_tile;
   std::size_t const query = first_query + static_cast<std::size_t>(score_row());
   seen_keys<Extents> const seen(extents, query);
   auto const fetch = [&](T* to, T const* from, std::size_t stride, std::size_t first) {
     load_factors(to, from, stride, first, extents.sequence, extents.head_width);
   };
-  // Calls use for the scores of this thread; minus infinity if its query does not see the key.
+  // Calls use(column, score) for each score of this thread; the score is minus infinity if the
+  // query does not see the key.
   auto const for_each_score = [&](std::size_t first_key, auto use) {
     PLAIT_UNROLL_BY(8)
     for (int j = 0; j < core_tile / row_threads; ++j) {
@@ -178,7 +183,7 @@ __global__ __launch_bounds__(core_threads, 3) void attention_core_kernel(
     tile_largest = reduce_score_row(tile_largest, greater);
     float const base = exponent_base<Extents>(tile_largest);
     total *= functions::exponential(largest - base);
-    for_each_score(first_key, [&](int, float score) {  // computed again, to save registers
+    for_each_score(first_key, [&](int, float score) {  // computed once more, to save registers
       total += functions::exponential(score - base);
     });
     largest = tile_largest;
@@ -190,7 +195,7 @@ __global__ __launch_bounds__(core_threads, 3) void attention_core_kernel(
 
   core_sums sums;
   for (std::size_t first_key = keys.first; first_key <= keys.last; first_key += core_tile) {
-    __syncthreads();  // the previous values and probabilities have been used
+    __syncthreads();  // all threads have used the previous values and probabilities
     fetch(memory.keys, extents.key(in, place), extents.key_stride(in), first_key);
     fetch(memory.values, extents.value(in, place), extents.key_stride(in), first_key);
     __syncthreads();
@@ -207,9 +212,9 @@ __global__ __launch_bounds__(core_threads, 3) void attention_core_kernel(
              extents.sequence, extents.head_width);
 }
 
-// Computes the probabilities, and scale times the gradients with respect to the scores, from the
-// tiles of queries and keys in shared memory; zeros if a query does not see a key. Ends with a
-// barrier.
+// Computes, from the tiles of queries and keys in shared memory, the probabilities and the
+// gradients with respect to the scores times `scale`. Both are 0 if the query does not see the key.
+// Ends with a barrier of the block.
 template <class Extents>
 __device__ __forceinline__ void remake_core_scores(attention_backward_core_memory& memory,
                                                    float const* log_sum, float const* products,
@@ -257,7 +262,7 @@ __global__ __launch_bounds__(core_threads, 2) void attention_backward_queries_co
   core_sums dq;
   auto const keys = keys_of_tile(extents, first_query, core_tile);
   for (std::size_t first_key = keys.first; first_key <= keys.last; first_key += core_tile) {
-    __syncthreads();  // the previous keys and scores have been used
+    __syncthreads();  // all threads have used the previous keys and scores
     fetch(memory.keys, extents.key(in, place), extents.key_stride(in), first_key);
     fetch(memory.values, extents.value(in, place), extents.key_stride(in), first_key);
     __syncthreads();
@@ -286,11 +291,11 @@ __global__ __launch_bounds__(core_threads, 2) void attention_backward_keys_core_
   fetch(memory.keys, key, extents.key_stride(in), first_key);
   fetch(memory.values, extents.value_of(key, in, place), extents.key_stride(in), first_key);
   core_sums dk, dv;
-  // The query heads are added in order, so that the bits are reproducible.
+  // The gradients of the query heads are added in order, so that the bits are reproducible.
   for (unsigned member = 0; member < extents.group(); ++member, extents.advance(place)) {
     for (auto first_query = static_cast<position>(ext::first_query_of(extents.mask(), first_key));
          is_seen_from(extents, first_query, first_key, core_tile); first_query += core_tile) {
-      __syncthreads();  // the previous queries and scores have been used
+      __syncthreads();  // all threads have used the previous queries and scores
       fetch(memory.queries, extents.query(in, place), extents.query_stride(in), first_query);
       fetch(memory.douts, extents.out(dout, place), extents.out_stride(), first_query);
       __syncthreads();

@@ -10,10 +10,10 @@
 #include "plait/backend/cuda/kernels/launch.hpp"
 #include "plait/core/error.hpp"
 
-// Common parts of the attention kernels. A block of 16 x 16 threads works on square tiles of
+// Common parts of the attention kernels. A block of 16 x 16 threads computes square tiles of
 // queries by keys. Thread (y, x) has rows y, y + 16, ... of a tile. In a tile of scores it has
-// columns x, x + 16, ..., in a tile of values `columns_of_pack` adjacent columns at a time. So the
-// threads of a row are half a warp, and the threads of a warp read shared memory without bank
+// columns x, x + 16, ...; in a tile of values it has groups of `columns_of_pack` adjacent columns.
+// The threads with the same rows are half a warp, and a warp reads shared memory without bank
 // conflicts.
 
 namespace plait::cuda_kernels::detail {
@@ -21,23 +21,25 @@ namespace plait::cuda_kernels::detail {
 inline constexpr int tile_side = 16;
 inline constexpr int tile_threads = tile_side * tile_side;
 
-// A kernel gets the description of an attention as its extents: the positions of its operands, the
-// heads that belong together and the keys that a query sees. There are two such types, so that
-// properties that are fixed in the first are not computed at run time.
+// A kernel gets a description of its attention, called extents: the addresses of its operands, the
+// query heads that share a key-value head, and the keys that a query sees. There are two types of
+// extents: attention_extents for the usual case, in which most of this is fixed at compile time,
+// and general_extents.
 
-/// Causal attention of equal heads whose query, key and value are adjacent, (rows, 3, heads,
-/// head_width), with strides in elements.
+/// The extents of causal attention with as many key-value heads as query heads, whose query, key
+/// and value are adjacent: (rows, 3, heads, head_width). Strides are in elements.
 struct attention_extents {
   std::size_t sequence, batch, heads, head_width;
 
   template <class T>
   using operands = T*;
-  using position = std::size_t;  ///< the type in which keys are compared
-  /// The offsets at which one (sample, head) begins.
+  using position = std::size_t;  ///< the type in which the indices of keys are compared
+  /// The offsets in elements, from the beginning of qkv, out and log_sum, at which one head of one
+  /// sample begins.
   struct place_type {
     std::size_t qkv, out, row;
   };
-  /// True if a query sees a key of every tile of keys with which its tile of queries is multiplied.
+  /// True if each query sees at least one key of every tile of keys that its block reads.
   static constexpr bool sees_every_tile = true;
 
   static PLAIT_HOST_DEVICE constexpr ext::attention_options mask() { return {}; }
@@ -47,8 +49,8 @@ struct attention_extents {
   PLAIT_HOST_DEVICE constexpr place_type place(std::size_t index) const {
     return {(index / heads * 3 * heads + index % heads) * head_width, index * head_width, index};
   }
-  /// Returns the place of the first query head that reads one (sample, key-value head); advance()
-  /// moves to the next one.
+  /// Returns the place of the first query head that reads key-value head `index` (counted over
+  /// samples and heads); advance() moves the place to the next query head.
   PLAIT_HOST_DEVICE constexpr place_type place_of_key(std::size_t index) const {
     return place(index);
   }
@@ -77,14 +79,14 @@ struct attention_extents {
   PLAIT_HOST_DEVICE constexpr T* value(T* qkv, place_type const& at) const {
     return query(qkv, at) + 2 * heads * head_width;
   }
-  /// Returns the address of the value that belongs to `key`.
+  /// Returns the address of the value that belongs to the key at address `key`.
   template <class T>
   PLAIT_HOST_DEVICE constexpr T* value_of(T* key, T*, place_type const&) const {
     return key + heads * head_width;
   }
 };
 
-/// An attention with any heads and mask.
+/// The extents of attention with any heads and mask.
 struct general_extents : ext::attention_shape {
   template <class T>
   using operands = ext::attention_operands<T>;
@@ -92,7 +94,7 @@ struct general_extents : ext::attention_shape {
   struct place_type {
     unsigned sample, head, key_head, row;
   };
-  static constexpr bool sees_every_tile = false;  // the window of the first query begins earlier
+  static constexpr bool sees_every_tile = false;  // the window of an earlier query begins earlier
 
   PLAIT_HOST_DEVICE constexpr ext::attention_options mask() const { return options; }
   PLAIT_HOST_DEVICE constexpr unsigned group() const {
@@ -153,7 +155,7 @@ template <class Extents>
 PLAIT_HOST_DEVICE constexpr ext::key_range visible_keys(Extents const& extents, std::size_t query) {
   return ext::visible_keys(extents.mask(), query, extents.sequence);
 }
-/// The keys that one query sees, for tests of many keys.
+/// The range of keys that one query sees; has(key) is cheap, for a test of each key of a tile.
 template <class Extents>
 struct seen_keys {
   using position = typename Extents::position;
@@ -166,15 +168,16 @@ struct seen_keys {
     return static_cast<position>(key) >= first && static_cast<position>(key) <= last;
   }
 };
-/// Returns the keys that any of the queries [first, first + tile) sees, from the beginning of a
-/// tile on.
+/// Returns the range of keys that any of the queries [first, first + tile) sees. It begins at a
+/// multiple of `tile`.
 template <class Extents>
 PLAIT_HOST_DEVICE constexpr ext::key_range keys_of_tile(Extents const& extents, std::size_t first,
                                                         std::size_t tile) {
   return {visible_keys(extents, first).first / tile * tile,
           visible_keys(extents, first + tile - 1).last};
 }
-/// Returns true if a query from `first` on sees one of the keys [first_key, first_key + tile).
+/// Returns true if any query at or after position `first` sees one of the keys [first_key,
+/// first_key + tile).
 template <class Extents>
 PLAIT_HOST_DEVICE constexpr bool is_seen_from(Extents const& extents, std::size_t first,
                                               std::size_t first_key, std::size_t tile) {
@@ -183,29 +186,29 @@ PLAIT_HOST_DEVICE constexpr bool is_seen_from(Extents const& extents, std::size_
          static_cast<position>(visible_keys(extents, first).first) <=
              static_cast<position>(first_key + tile - 1);
 }
-/// Returns the number that is subtracted from scores before their exponential: the largest score,
-/// or 0 if no key is visible.
+/// Returns the number that is subtracted from scores before e^score is computed: the largest score,
+/// or 0 if the query sees no key.
 template <class Extents, class A>
 __device__ __forceinline__ A exponent_base(A largest) {
   if constexpr (Extents::sees_every_tile) return largest;
   else return largest == minus_infinity<A> ? A{0} : largest;
 }
 
-/// Sizes for heads of up to `Width` in arithmetic of type A. With these tiles shared memory takes
-/// at most 99 KiB, which every device from sm_80 on has; 132 KiB in backward for double and heads
-/// above 128.
+/// The sizes of tiles for heads of up to `Width` columns and arithmetic in type A. A block needs at
+/// most 99 KiB of shared memory, which every device with compute capability 8.0 or higher has; only
+/// the backward for double and heads of more than 128 columns needs 132 KiB.
 template <class A, int Width, int Tile>
 struct attention_sizes {
   static constexpr int tile = Tile;
   static constexpr int width = Width;
   static constexpr int pack = vector_elements<A>;
-  static constexpr int row_stride = Width + pack;  // padded against bank conflicts
+  static constexpr int row_stride = Width + pack;  // padded, to avoid bank conflicts
   static constexpr int score_stride = Tile + pack;
   static constexpr int rows = Tile / tile_side;      // rows of a thread
   static constexpr int columns = Width / tile_side;  // columns of a thread, in tiles of values
   static constexpr int columns_of_pack = pack < columns ? pack : columns;
   static constexpr int packs = columns / columns_of_pack;
-  /// Blocks for which a multiprocessor has enough registers without spilling.
+  /// The number of blocks for which a multiprocessor has enough registers without spilling.
   static constexpr int blocks = sizeof(A) == sizeof(double) ? 1 : 2;
 
   using tile_memory = A[tile * row_stride];
@@ -228,7 +231,7 @@ using backward_sizes = attention_sizes<A, Width,
 __device__ __forceinline__ int tile_y() { return static_cast<int>(threadIdx.x) / tile_side; }
 __device__ __forceinline__ int tile_x() { return static_cast<int>(threadIdx.x) % tile_side; }
 
-/// Combines the values of the threads that have the same rows.
+/// Combines the values of the 16 threads that have the same rows of a tile.
 template <class A, class Join>
 __device__ __forceinline__ A reduce_row(A value, Join join) {
   PLAIT_UNROLL
@@ -237,7 +240,8 @@ __device__ __forceinline__ A reduce_row(A value, Join join) {
   return value;
 }
 
-/// Loads rows [first, first + tile) of a head; zeros from row `end` and column `width` on.
+/// Loads rows [first, first + tile) of a head into shared memory. Rows from `end` on and columns
+/// from `width` on are set to 0.
 template <class Sizes, int V, class A, class T>
 __device__ __forceinline__ void load_tile(A* to, T const* from, std::size_t stride,
                                           std::size_t first, std::size_t end, std::size_t width) {
@@ -260,7 +264,8 @@ __device__ __forceinline__ void load_tile(A* to, T const* from, std::size_t stri
   }
 }
 
-/// Stores the rows of a thread; skips row `end` and column `width` and those after them.
+/// Stores the rows of a thread into a head. Rows from `end` on and columns from `width` on are not
+/// stored.
 template <class Sizes, int V, class A, class T>
 __device__ __forceinline__ void store_rows(A const (&sums)[Sizes::rows][Sizes::columns], T* to,
                                            std::size_t stride, std::size_t first, std::size_t end,
@@ -284,7 +289,8 @@ __device__ __forceinline__ void store_rows(A const (&sums)[Sizes::rows][Sizes::c
   }
 }
 
-/// scores += a b^T, for the rows of this thread in a and the rows of its columns in b.
+/// scores += a b^T. The thread reads its rows of a, and the rows of b that are its columns of
+/// scores.
 template <class Sizes, class A>
 __device__ __forceinline__ void multiply_by_rows(A const* a, A const* b,
                                                  A (&scores)[Sizes::rows][Sizes::rows]) {
@@ -317,7 +323,7 @@ __device__ __forceinline__ void add_scaled_row(A const (&factors)[Sizes::rows], 
   }
 }
 
-/// sums += scores b; the scores are a tile in shared memory.
+/// sums += scores b, where scores and b are tiles in shared memory.
 template <class Sizes, class A>
 __device__ __forceinline__ void multiply_scores(A const* scores, A const* b,
                                                 A (&sums)[Sizes::rows][Sizes::columns]) {
@@ -338,7 +344,7 @@ __device__ __forceinline__ void multiply_scores(A const* scores, A const* b,
   }
 }
 
-/// sums += scores^T b.
+/// sums += scores^T b, where scores and b are tiles in shared memory.
 template <class Sizes, class A>
 __device__ __forceinline__ void multiply_transposed_scores(A const* scores, A const* b,
                                                            A (&sums)[Sizes::rows][Sizes::columns]) {
@@ -357,7 +363,8 @@ A attention_scale(std::size_t head_width) {
   return static_cast<A>(1 / std::sqrt(static_cast<double>(head_width)));
 }
 
-/// Calls with_width(std::integral_constant<int, Width>) for the width of the tiles.
+/// Calls with_width(std::integral_constant<int, Width>) for the smallest Width of tiles that is at
+/// least head_width.
 template <class WithWidth>
 void choose_attention_width(std::size_t head_width, WithWidth with_width) {
   if (head_width <= 64) with_width(std::integral_constant<int, 64>{});

@@ -18,7 +18,7 @@ __global__ void convert_kernel(From const* from, To* to, element_range range) {
   });
 }
 
-/// to[i] = from[i], converted to type To.
+/// to[i] = from[i], converted to type To, for i in [0, n).
 template <launcher Launch, class From, class To>
 void convert(Launch launch, From const* from, To* to, std::size_t n) {
   constexpr int of_from = vector_elements<From>, of_to = vector_elements<To>;

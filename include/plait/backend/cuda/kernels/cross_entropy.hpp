@@ -9,13 +9,14 @@
 #include "plait/backend/cuda/kernels/launch.hpp"
 #include "plait/tensor/functions.hpp"
 
-// Cross-entropy of logits that may be a shard [first_class, first_class + valid_columns) of the
-// classes; columns from valid_columns on are padding. Every shard runs row_max, maximum over the
-// shards, cross_entropy_terms and sum over the shards; then cross_entropy_sum and
-// cross_entropy_backward, which do not communicate. If one shard has all classes,
-// cross_entropy_statistics replaces the first three with one pass over the logits, and
-// cross_entropy_with_gradient replaces all except the sum. A block computes a row. `weights` has a
-// factor for each row, or is null for 1.
+// The cross-entropy of logits whose classes may be sharded: a shard has the classes [first_class,
+// first_class + valid_columns), and its columns from valid_columns on are padding. Every shard
+// calls row_max and cross_entropy_terms; after each, the results of all shards are combined, by
+// maximum and by sum. Then cross_entropy_sum and cross_entropy_backward need no communication. If
+// one shard has all classes, cross_entropy_statistics replaces row_max and cross_entropy_terms by
+// one pass over the logits, and cross_entropy_with_gradient replaces all functions except
+// cross_entropy_sum. A block of threads computes a row. `weights` has a factor for each row; null
+// means 1.
 
 namespace plait::cuda_kernels {
 
@@ -26,14 +27,15 @@ struct of_each_warp {
   A value[warp_threads];
 };
 
-// Returns the column of a shard that holds class `target`, or `count` if another shard has it.
+// Returns the column of a shard that contains class `target`, or `count` if another shard has it.
 __device__ __forceinline__ std::size_t local_class(std::int32_t target, std::size_t first,
                                                    std::size_t count) {
-  // A negative target, or one below `first`, wraps around to a huge number.
+  // A negative target, or a target below `first`, wraps around to a very large number.
   return smaller(static_cast<std::size_t>(target) - first, count);
 }
 
-/// Calls each(pack) for this thread's elements of its block's row.
+/// Calls each(pack) for the elements of a row that this thread reads; the block reads the whole
+/// row.
 template <int V, int Threads = block_threads, class T, class Each>
 __device__ __forceinline__ void for_each_logits(T const* row, std::size_t columns, Each each) {
   std::size_t const whole = columns - columns % V;
@@ -44,7 +46,7 @@ __device__ __forceinline__ void for_each_logits(T const* row, std::size_t column
     if (whole + threadIdx.x < columns) each(load<1>(row + whole + threadIdx.x));
 }
 
-/// Calls each(logit) for this thread's logits of a row.
+/// Calls each(logit) for the logits of a row that this thread reads.
 template <int V, class T, class Each>
 __device__ __forceinline__ void for_each_logit(T const* row, std::size_t columns, Each each) {
   for_each_logits<V>(row, columns, [&]<int W>(pack<T, W> const& values) {
@@ -53,13 +55,13 @@ __device__ __forceinline__ void for_each_logit(T const* row, std::size_t columns
   });
 }
 
-/// The greatest logit that a thread has read, and sums relative to it.
+/// The largest logit that a thread has read so far, and sums relative to it (online softmax).
 template <class A, class Target>
 struct online_sums {
   A max = minus_infinity<A>;
   A sum = 0;                     // sum of e^(logit - max)
-  A sum_below = 0;               // sum of logit - max; for a smoothed target only
-  [[maybe_unused]] A count = 0;  // number of summands of sum_below
+  A sum_below = 0;               // sum of (logit - max); for a smoothed target only
+  [[maybe_unused]] A count = 0;  // number of summands in sum_below
 
   template <class T, int W>
   __device__ __forceinline__ void add(pack<T, W> const& values) {
@@ -70,7 +72,7 @@ struct online_sums {
       largest = logit > largest ? logit : largest;
     }
     refer_to(largest);
-    // If all logits are minus infinity so far, their difference would be nan.
+    // If all logits so far are minus infinity, their difference to max would be NaN.
     A const from = max == minus_infinity<A> ? A{0} : max;
     PLAIT_UNROLL
     for (int v = 0; v < W; ++v) {
@@ -80,7 +82,7 @@ struct online_sums {
     }
     if constexpr (Target::is_smoothed) count += A{W};
   }
-  /// Stores the terms of a row that has all classes.
+  /// Stores the terms of a row whose classes are not sharded.
   template <class T>
   __device__ __forceinline__ void store_terms(T const* row, std::int32_t target,
                                               std::size_t classes, A* to) const {
@@ -89,7 +91,7 @@ struct online_sums {
     to[1] = label == classes ? A{0} : static_cast<A>(row[label]) - max;
     if constexpr (Target::is_smoothed) to[2] = sum_below;
   }
-  /// Makes the sums relative to `largest`, which is at least max.
+  /// Rescales the sums, so that they are relative to `largest`, which is at least max.
   __device__ __forceinline__ void refer_to(A largest) {
     if (!(largest > max)) return;
     sum *= functions::exponential(max - largest);
@@ -99,8 +101,8 @@ struct online_sums {
   }
 };
 
-/// Returns the maximum of a row of all classes and the sums relative to it, to each thread of the
-/// block.
+/// Returns the maximum of a row whose classes are not sharded, and the sums relative to it. All
+/// threads of the block get the same result.
 template <int V, class Target, int Threads = block_threads, class T, class Memory>
 __device__ __forceinline__ online_sums<accumulate_t<T>, Target> statistics_of_row(
     T const* row, std::size_t valid_columns, Memory& memory) {
@@ -120,7 +122,8 @@ __device__ __forceinline__ online_sums<accumulate_t<T>, Target> statistics_of_ro
   return seen;
 }
 
-/// Stores the gradient of a row, whose label is `label` if this shard has it.
+/// Stores the gradient with respect to the logits of a row. `label`: the column of the row's label,
+/// or valid_columns if another shard has it.
 template <int V, int Threads = block_threads, class T, class Target>
 __device__ __forceinline__ void store_gradient_of_row(T const* row, T* to, std::size_t label,
                                                       accumulate_t<T> of_row,
@@ -139,7 +142,7 @@ __device__ __forceinline__ void store_gradient_of_row(T const* row, T* to, std::
   for_each_step<std::size_t{Threads} * V, 2>(
       std::size_t{threadIdx.x} * V, columns, [&](std::size_t c) { return load<V>(row + c); },
       [&](std::size_t c, pack<T, V> values) {
-        // Returns the position of a column in the pack; V if the column is not in it.
+        // Returns the index of a column in the pack, or V if the column is not in the pack.
         auto const place = [&](std::size_t column) {
           return static_cast<int>(smaller<std::size_t>(V, column - smaller(column, c)));
         };
@@ -186,7 +189,7 @@ __global__ __launch_bounds__(block_threads) void row_max_kernel(T const* logits,
   }
 }
 
-/// Computes the largest logit of every row; minus infinity if valid_columns is 0. NaNs are skipped.
+/// Computes the largest logit of each row; minus infinity if valid_columns is 0. NaNs are skipped.
 ///
 /// Shapes: logits (rows, columns), valid_columns <= columns; max (rows)
 template <launcher Launch, class T>
@@ -210,7 +213,7 @@ __global__ __launch_bounds__(block_threads) void cross_entropy_terms_kernel(
   for (std::size_t r = blockIdx.x; r < rows; r += gridDim.x) {
     A const largest = max[r];
     A sum = 0;
-    [[maybe_unused]] A sum_below = 0;  // sum of logit - max
+    [[maybe_unused]] A sum_below = 0;  // sum of (logit - max)
     detail::for_each_logit<V>(logits + r * columns, valid_columns, [&](A logit) {
       A const below = logit - largest;
       sum += functions::exponential(below);
@@ -234,9 +237,9 @@ __global__ __launch_bounds__(block_threads) void cross_entropy_terms_kernel(
   }
 }
 
-/// Computes this shard's summands of every row: the sum of e^(logit - max), and the target's logit
-/// minus max, or 0 if another shard has the target; for a smoothed target also the sum of (logit -
-/// max).
+/// Computes the terms of each row, to which each shard contributes: the sum of e^(logit - max); the
+/// target's logit minus max, or 0 if another shard has the target; for a smoothed target also the
+/// sum of (logit - max).
 ///
 /// Shapes: logits (rows, columns); targets, max (rows); terms (rows, Target::terms)
 template <class Target = one_hot_target, launcher Launch, class T>
@@ -269,8 +272,9 @@ __global__ __launch_bounds__(block_threads) void cross_entropy_statistics_kernel
   }
 }
 
-/// Computes row_max and cross_entropy_terms of all classes in one pass over the logits: sums are
-/// relative to the maximum so far, and are rescaled when a greater logit appears.
+/// Computes the results of row_max and cross_entropy_terms, for classes that are not sharded, in
+/// one pass over the logits. The sums are relative to the maximum so far, and are rescaled when a
+/// larger logit appears.
 ///
 /// Shapes: logits (rows, columns); targets, max (rows); terms (rows, Target::terms)
 template <class Target = one_hot_target, launcher Launch, class T>
@@ -301,11 +305,11 @@ __global__ __launch_bounds__(loss_threads) void cross_entropy_sum_kernel(
   if (threadIdx.x == 0) *loss += *scale * sum;
 }
 
-/// Adds *scale times the sum of weight * -log(probability of the target) over the rows whose target
-/// is not `ignore` to *loss, from the terms summed over all shards.
+/// Adds *scale * (sum over rows of weight * -log(probability of the target)) to *loss. Rows whose
+/// target is `ignore` are skipped. The terms must have been summed over all shards.
 ///
-/// Shapes: terms (rows, Target::terms); targets, weights (rows); scale and loss are one number in
-///         device memory
+/// Shapes: terms (rows, Target::terms); targets, weights (rows); scale and loss point to one number
+///         in device memory
 template <launcher Launch, class A, class Target = one_hot_target>
 void cross_entropy_sum(Launch launch, A const* terms, std::int32_t const* targets,
                        std::int32_t ignore, std::size_t rows, double const* scale, double* loss,
@@ -337,11 +341,11 @@ __global__ __launch_bounds__(block_threads) void cross_entropy_backward_kernel(
   }
 }
 
-/// dlogits = *scale * weight * (softmax - target), zeros in the rows to ignore and in the padding,
-/// from the terms summed over all shards; dlogits may be logits.
+/// dlogits = *scale * weight * (softmax - target); zeros in rows whose target is ignored, and in
+/// the padding. The terms must have been summed over all shards. dlogits may be logits.
 ///
 /// Shapes: logits, dlogits (rows, columns); targets, max, weights (rows); terms (rows,
-///         Target::terms); scale is one number in device memory
+///         Target::terms); scale points to one number in device memory
 template <launcher Launch, class T, class Target = one_hot_target>
 void cross_entropy_backward(Launch launch, T const* logits, std::int32_t const* targets,
                             accumulate_t<T> const* max, accumulate_t<T> const* terms,
@@ -359,7 +363,8 @@ void cross_entropy_backward(Launch launch, T const* logits, std::int32_t const* 
 }
 
 inline constexpr int row_threads = 512;
-/// Blocks for which a multiprocessor has room; in double two would spill registers.
+/// The number of blocks for which a multiprocessor has enough registers; in double two blocks would
+/// spill registers.
 template <class T>
 inline constexpr int row_blocks = sizeof(T) == 8 ? 1 : 2;
 
@@ -381,7 +386,7 @@ __global__ __launch_bounds__(row_threads, row_blocks<T>) void cross_entropy_with
     auto const seen = detail::statistics_of_row<V, Target, row_threads>(row, valid_columns, memory);
     if (threadIdx.x == 0)
       seen.store_terms(row, targets[r], valid_columns, terms + Target::terms * r);
-    __syncthreads();  // `to` may be `row`, which thread 0 has just read
+    __syncthreads();  // `to` may be `row`, and thread 0 has just read the row
     A const of_row = static_cast<A>(weights == nullptr ? of_all : of_all * weights[r]);
     detail::store_gradient_of_row<V, row_threads>(
         row, to, detail::local_class(targets[r], 0, valid_columns), of_row, seen.max, seen.sum,
@@ -389,14 +394,14 @@ __global__ __launch_bounds__(row_threads, row_blocks<T>) void cross_entropy_with
   }
 }
 
-/// Computes cross_entropy_statistics and cross_entropy_backward of all classes. The block that has
-/// read a row reads it again for the gradient, from the L2 cache. Blocks are large and few, so that
-/// the rows under way fit there: 26 MB for 50,304 classes in bfloat16 on 132 multiprocessors. It
-/// writes no terms for rows to ignore, which cross_entropy_sum does not read; dlogits may be
-/// logits.
+/// Computes the results of cross_entropy_statistics and cross_entropy_backward for classes that are
+/// not sharded. A block reads a row, and then reads it once more for the gradient, from the L2
+/// cache. Blocks are large and few, so that all rows in progress fit into that cache: 26 MB for
+/// 50,304 classes in bfloat16 on 132 multiprocessors. No terms are written for rows whose target is
+/// `ignore`, since cross_entropy_sum does not read them. dlogits may be logits.
 ///
 /// Shapes: logits, dlogits (rows, columns); targets, weights (rows); terms (rows, Target::terms);
-///         scale is one number in device memory
+///         scale points to one number in device memory
 template <launcher Launch, class T, class Target = one_hot_target>
 void cross_entropy_with_gradient(Launch launch, T const* logits, std::int32_t const* targets,
                                  accumulate_t<T>* terms, double const* scale, T* dlogits,

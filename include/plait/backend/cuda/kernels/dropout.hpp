@@ -12,13 +12,13 @@ namespace plait::cuda_kernels {
 
 namespace detail {
 
-/// Elements that share a block of random words.
+/// The number of random words in a random_block; so many adjacent elements share a block.
 inline constexpr int words = 4;
 
 }  // namespace detail
 
-// A thread computes the elements of a row that share a block of random words. `Whole`: these are
-// always four elements at an aligned address.
+// A thread computes the elements of a row that share a block of four random words. `Whole`: these
+// are always four elements of the row, at an aligned address.
 template <bool Whole, class T>
 __global__ void dropout_kernel(T const* x, T* y, std::size_t rows, std::size_t columns,
                                dropout_key key, std::uint32_t threshold, accumulate_t<T> keep_scale,
@@ -26,7 +26,7 @@ __global__ void dropout_kernel(T const* x, T* y, std::size_t rows, std::size_t c
   using A = accumulate_t<T>;
   constexpr int words = detail::words;
   random_key const stream{key.seed, key.site, *key.step};
-  // Returns the index of a row's first element in the whole array.
+  // Returns the index, in the unsharded array, of the first element of row r.
   auto const begin_of = [&](std::size_t r) -> std::uint64_t {
     std::uint64_t const position = block.first_position + r / block.batch_local;
     std::uint64_t const sample = block.first_sample + r % block.batch_local;
@@ -52,7 +52,7 @@ __global__ void dropout_kernel(T const* x, T* y, std::size_t rows, std::size_t c
     for_each_pack_of_rows<1>(rows, columns / words + 2, [&](std::size_t r, std::size_t i) {
       std::uint64_t const begin = begin_of(r);
       std::uint64_t const number = begin / words + i;
-      // The first column of these words, which may be before the row.
+      // The column of the first of these words; it is negative if it belongs to the previous row.
       auto const first = static_cast<std::int64_t>(number * words - begin);
       if (first >= static_cast<std::int64_t>(columns)) return;
       random_block const random = random_bits(stream, number);
@@ -67,8 +67,9 @@ __global__ void dropout_kernel(T const* x, T* y, std::size_t rows, std::size_t c
   }
 }
 
-/// y = x * keep_scale if the random number of the element's global index in stream `key` is at
-/// least `threshold`, else 0. With dy and dx for x and y it is its own gradient. y may be x.
+/// y = x * keep_scale if the random number of the element is at least `threshold`, else 0. The
+/// random number depends on `key` and on the element's index in the unsharded array. The function
+/// is its own gradient, with dy for x and dx for y. y may be x.
 ///
 /// Shapes: x, y (rows, columns), where rows is a multiple of block.batch_local
 template <launcher Launch, class T>

@@ -8,8 +8,8 @@
 #include "plait/backend/cuda/kernels/launch.hpp"
 #include "plait/backend/element_place.hpp"
 
-// Operations on single elements, or on rows with one thread each. Functions of elements are called
-// with values of accumulate_t<T>.
+// Operations on single elements, and on rows that one thread computes. Functions of elements get
+// values of type accumulate_t<T>.
 
 namespace plait::cuda_kernels {
 
@@ -37,7 +37,7 @@ __global__ void swap_kernel(T* a, T* b, element_range range) {
   });
 }
 
-/// Swaps the elements of a and b, which do not overlap.
+/// Swaps the elements of a and b. The arrays do not overlap.
 template <launcher Launch, class T>
 void swap(Launch launch, T* a, T* b, std::size_t n) {
   constexpr int wide = vector_elements<T>;
@@ -61,7 +61,7 @@ __global__ void add_and_clear_kernel(T* sum, T* x, element_range range) {
   });
 }
 
-/// sum += x; x = 0. sum and x do not overlap.
+/// sum += x, then x = 0. The arrays do not overlap.
 template <launcher Launch, class T>
 void add_and_clear(Launch launch, T* sum, T* x, std::size_t n) {
   constexpr int wide = vector_elements<T>;
@@ -82,8 +82,8 @@ __global__ void copy_blocks_kernel(T const* from, std::size_t from_stride, T* to
       });
 }
 
-/// Copies `count` blocks of `block` elements; strides, in elements, are between their beginnings.
-/// Nothing overlaps.
+/// Copies `count` blocks of `block` elements. A stride is the distance, in elements, between the
+/// beginnings of consecutive blocks. `from` and `to` do not overlap.
 template <launcher Launch, class T>
 void copy_blocks(Launch launch, T const* from, std::size_t from_stride, T* to,
                  std::size_t to_stride, std::size_t count, std::size_t block) {
@@ -172,8 +172,8 @@ __global__ void map_at_kernel(Function f, element_block of, T* y, element_operan
   });
 }
 
-/// y[r][c] = f(place of the element, row r of each view...) for the elements of a block, one thread
-/// each. `f` is a named type with a PLAIT_HOST_DEVICE call operator.
+/// y[r][c] = f(place of the element, row r of each view...) for each element of a block; a thread
+/// computes one element. `f` is a named type with a PLAIT_HOST_DEVICE call operator.
 template <launcher Launch, class Function, class T, class... Views>
 void map_at(Launch launch, Function f, element_block const& of, T* y,
             element_operand<Views>... views) {
@@ -182,7 +182,7 @@ void map_at(Launch launch, Function f, element_block const& of, T* y,
          views...);
 }
 
-/// a + b.
+/// Returns a + b.
 struct plus {
   template <class A>
   PLAIT_HOST_DEVICE constexpr A operator()(A a, A b) const {
@@ -196,7 +196,7 @@ void add(Launch launch, T const* x, T const* y, T* out, std::size_t n) {
   map(launch, plus{}, n, x, y, out);
 }
 
-/// A matrix by its rows; a stride of 0 repeats one row.
+/// The rows of a matrix, `stride` elements apart; with a stride of 0, all rows are the same row.
 template <class T>
 struct row_operand {
   T* data;
@@ -210,18 +210,18 @@ __global__ void rows_kernel(Function f, std::size_t count, std::size_t columns,
                    [&](std::size_t r) { f(columns, operands.data + r * operands.stride...); });
 }
 
-/// Calls f(columns, row of each operand...) for each of `count` rows. The pointers are to T, so `f`
-/// itself converts elements.
+/// Calls f(columns, row of each operand...) for each of `count` rows. A row is a pointer to T, so
+/// `f` must convert elements to accumulate_t<T> itself.
 template <launcher Launch, class Function, class... T>
 void rows(Launch launch, Function f, std::size_t count, std::size_t columns,
           row_operand<T>... operands) {
   if (count == 0) return;
-  constexpr int threads = 64;  // few, since a thread computes a whole row
+  constexpr int threads = 64;  // few, since each thread computes a whole row
   launch(rows_kernel<Function, T...>, launch_shape{blocks_for(count, threads), threads}, f, count,
          columns, operands...);
 }
 
-/// Greatest number of sources of one `combine`.
+/// The largest number of sources of one call of `combine`.
 inline constexpr int most_sources = 16;
 
 template <class T>
@@ -229,7 +229,7 @@ struct source_table {
   T const* of[most_sources];
 };
 
-/// The greater of two; NaN if one is NaN.
+/// Returns the greater of two values; NaN if either is NaN.
 struct maximum {
   template <class A>
   PLAIT_HOST_DEVICE constexpr A operator()(A a, A b) const {
@@ -246,7 +246,7 @@ __global__ void combine_kernel(Join join, source_table<T> sources, int count, T*
     auto const first = load<V>(sources.of[0] + i);
     PLAIT_UNROLL
     for (int v = 0; v < V; ++v) values[v] = static_cast<A>(first.value[v]);
-    PLAIT_UNROLL  // with constant indices the table is never copied to memory
+    PLAIT_UNROLL  // with constant indices, the table is not copied to memory
         for (int source = 1; source < most_sources; ++source) {
       if (source >= count) break;
       auto const next = load<V>(sources.of[source] + i);
@@ -260,9 +260,9 @@ __global__ void combine_kernel(Join join, source_table<T> sources, int count, T*
   });
 }
 
-/// out[i] = sources[0][i] joined with sources[1][i], and so on in order, where `join` is `plus` or
-/// `maximum`; out may be one of the sources. For more than most_sources, call it several times with
-/// the result so far as the first source.
+/// out[i] = join(join(sources[0][i], sources[1][i]), sources[2][i]) and so on, in order; `join` is
+/// `plus` or `maximum`. out may be one of the sources. For more than most_sources sources, call it
+/// several times, with the result so far as the first source.
 template <launcher Launch, class Join, class T>
 void combine(Launch launch, Join join, source_table<T> const& sources, int count, T* out,
              std::size_t n) {

@@ -12,15 +12,15 @@ namespace plait::cuda_kernels {
 
 namespace detail {
 
-// Returns the row of a shard [first, first + count) that holds `id`, or `count` if another shard
-// has it.
+// Returns the row of a shard that contains row `id` of the whole table, or `count` if another shard
+// has it. The shard has the rows [first, first + count).
 __device__ __forceinline__ std::size_t local_row(std::int32_t id, std::size_t first,
                                                  std::size_t count) {
-  // A negative id, or one below `first`, wraps around to a huge number.
+  // A negative id, or an id below `first`, wraps around to a very large number.
   return smaller(static_cast<std::size_t>(id) - first, count);
 }
 
-// Number of bits of local_row()'s results.
+// The number of bits of the results of local_row().
 constexpr int local_row_bits(std::size_t count) { return static_cast<int>(std::bit_width(count)); }
 
 }  // namespace detail
@@ -42,9 +42,9 @@ __global__ void gather_rows_kernel(std::int32_t const* ids, T const* table, std:
   });
 }
 
-/// out[i] = row ids[i] of the whole table, of which this shard holds rows [first_row, first_row +
-/// local_rows); zeros if another shard has the row, so that the shards' results add up to the
-/// whole.
+/// out[i] = row ids[i] of the whole table. This shard has its rows [first_row, first_row +
+/// local_rows). Rows of other shards give zeros, so that the sum of the shards' results is the
+/// whole result.
 ///
 /// Shapes: ids (n); table (local_rows, columns); out (n, columns)
 template <launcher Launch, class T>
@@ -58,7 +58,7 @@ void gather_rows(Launch launch, std::int32_t const* ids, T const* table, std::si
          columns);
 }
 
-template <class Index>  // a template, so that every file may define it
+template <class Index>  // a template, so that several source files may define it
 __global__ void local_rows_kernel(std::int32_t const* ids, std::size_t first_row,
                                   std::size_t local_rows, Index* rows, Index* positions,
                                   std::size_t n) {
@@ -68,8 +68,10 @@ __global__ void local_rows_kernel(std::int32_t const* ids, std::size_t first_row
   });
 }
 
-// The positions are sorted by their rows. The warp at `begin` adds the columns [blockIdx.y * 32 V,
-// ...) of all positions of one row if it is at the first of them; other warps do nothing.
+// Adds rows of dy to the rows of dtable; the positions (indices of rows of dy) are sorted by the
+// row of the table. A warp at index `begin` works only if `begin` is the first index of its row of
+// the table: it then adds the columns [blockIdx.y * 32 V, (blockIdx.y + 1) * 32 V) of all positions
+// of that row.
 template <int V, class T, class S>
 __global__ __launch_bounds__(block_threads) void add_sorted_rows_kernel(
     std::uint32_t const* rows, std::uint32_t const* positions, std::size_t n,
@@ -88,7 +90,8 @@ __global__ __launch_bounds__(block_threads) void add_sorted_rows_kernel(
   for (std::size_t i = begin; i < n; i += warp_threads) {
     bool const same = i + lane < n && rows[i + lane] == row;
     std::uint32_t const mine = same ? positions[i + lane] : 0;
-    int const run = __popc(__ballot_sync(whole_warp, same));  // sorted: the first `run` lanes
+    // The rows are sorted, so the first `run` lanes have this row.
+    int const run = __popc(__ballot_sync(whole_warp, same));
     PLAIT_UNROLL_BY(4)
     for (int p = 0; p < run; ++p) {
       std::size_t const position = __shfl_sync(whole_warp, mine, p);
@@ -104,18 +107,18 @@ __global__ __launch_bounds__(block_threads) void add_sorted_rows_kernel(
   for (int v = 0; v < V; ++v) to[v] = sums[v];
 }
 
-/// Number of elements of workspace that scatter_add_rows needs.
+/// The number of elements of workspace that scatter_add_rows needs.
 template <launcher Launch>
 std::size_t scatter_add_rows_workspace(Launch launch, std::size_t n, std::size_t local_rows) {
   return 4 * n + sort_pairs_workspace(launch, n, detail::local_row_bits(local_rows));
 }
 
-/// Gradient of gather_rows with respect to its table: adds dy[i] to the row of ids[i], in the order
-/// of i.
+/// Computes the gradient of gather_rows with respect to its table: adds dy[i] to row ids[i] of the
+/// whole table, if this shard has it, in the order of i.
 ///
 /// Shapes: ids (n), n below 2^32; dy (n, columns); dtable (local_rows, columns);
 ///         workspace (scatter_add_rows_workspace(launch, n, local_rows))
-/// Cost:   positions are first sorted by row, in a few passes over n numbers.
+/// Cost:   the positions are first sorted by row, in a few passes over n numbers.
 template <launcher Launch, class T, class S>
 void scatter_add_rows(Launch launch, std::int32_t const* ids, T const* dy, std::size_t first_row,
                       std::size_t local_rows, S* dtable, std::uint32_t* workspace, std::size_t n,
@@ -156,8 +159,8 @@ __global__ void add_positions_kernel(T const* x, T const* table, T* y, std::size
       });
 }
 
-/// y = x plus the table's row of each position. Position s of x is position first_position + s of
-/// the table, which has at least first_position + positions rows. y may be x.
+/// y = x plus, for each position, a row of the table. Position s of x gets row first_position + s.
+/// y may be x.
 ///
 /// Shapes: x, y (positions, batch, columns); table (first_position + positions or more, columns)
 template <launcher Launch, class T>
@@ -190,15 +193,15 @@ __global__ void accumulate_positions_kernel(T const* dy, S* dtable, std::size_t 
   });
 }
 
-/// Gradient of add_positions with respect to its table: adds the sum over the batch, in order, to
-/// dtable.
+/// Computes the gradient of add_positions with respect to its table: adds to each row of dtable the
+/// sum of dy over the batch, in order.
 ///
 /// Shapes: dy (positions, batch, columns); dtable as table in add_positions
 template <launcher Launch, class T, class S>
 void accumulate_positions(Launch launch, T const* dy, S* dtable, std::size_t first_position,
                           std::size_t positions, std::size_t batch, std::size_t columns) {
   if (positions * batch == 0 || columns == 0) return;
-  // Half of a full load: there are few positions, so more threads are worth more.
+  // Vectors of half the usual width: positions are few, so twice as many threads are faster.
   constexpr int wide = vector_elements<T> / 2;
   bool const vectors = fits_vectors(dy, columns * sizeof(T));
   launch(vectors ? accumulate_positions_kernel<wide, T, S> : accumulate_positions_kernel<1, T, S>,

@@ -10,27 +10,28 @@
 #include "plait/core/bfloat16.hpp"
 #include "plait/core/macros.hpp"
 
-/// Kernels and the functions that launch them. A launching function takes a `launcher` and then the
-/// arguments of the function of the same name in host_maths; pointers are to device memory. `T` is
-/// float, double or bfloat16; statistics and arithmetic are in accumulate_t<T>. Every launch gives
-/// the same bits. Nothing is launched for empty operands.
+/// Kernels, and functions that launch them. Such a function takes a `launcher`, and then the
+/// arguments of the function of the same name in host_maths, with pointers to device memory. `T` is
+/// float, double or bfloat16; arithmetic and statistics are in accumulate_t<T>. Each launch with
+/// the same operands gives the same bits. Nothing is launched if an operand has no elements.
 namespace plait::cuda_kernels {
 
-/// The numbers of blocks and threads of a kernel, and the dynamic shared memory of a block.
+/// The size of the grid, the threads of a block, and the dynamic shared memory of a block in bytes.
 struct launch_shape {
   unsigned blocks = 1;
   unsigned threads = 1;
-  std::size_t shared_bytes = 0;  ///< above 48 KiB the kernel's limit has to be raised first
+  std::size_t shared_bytes = 0;  ///< above 48 KiB, the kernel's limit must be raised first
   unsigned blocks_y = 1;
 };
 
 /// Puts work at the end of a stream.
 ///
-/// Syntax:  launch(kernel, shape, arguments...) -> void; if nvcc compiles it, also
+/// Syntax:  launch(kernel, shape, arguments...) -> void; if nvcc compiles the file, also
 ///          launch.call(name, function) -> void.
-/// Meaning: the kernel runs with the arguments, converted to its parameters, in grid (blocks,
-///          blocks_y), after all earlier work of the stream. function(stream) calls a library that
-///          enqueues its work; `name` is for the text of an error.
+/// Meaning: the kernel runs after all earlier work of the stream, with the arguments converted to
+///          the types of its parameters, in a grid of shape.blocks x shape.blocks_y blocks.
+///          function(stream) calls a library that puts its work into the stream; `name` is its name
+///          in the text of an error.
 template <class L>
 concept launcher = requires(L launch, void (*kernel)(int*), launch_shape shape, int* argument) {
   launch(kernel, shape, argument);
@@ -44,11 +45,13 @@ inline constexpr unsigned whole_warp = 0xFFFFFFFFu;
 inline constexpr int block_threads = 256;
 inline constexpr int block_warps = block_threads / warp_threads;
 
-/// Elements of `T` in the 16 bytes that a thread moves at a time.
+/// The number of elements of type T in 16 bytes, the most that a thread loads or stores by one
+/// instruction.
 template <class T>
 inline constexpr int vector_elements = 16 / static_cast<int>(sizeof(T));
 
-/// Returns true if all of these addresses and byte counts allow accesses of 16 bytes.
+/// Returns true if all of these addresses and numbers of bytes are multiples of 16, so that
+/// accesses of 16 bytes are possible.
 template <class... Numbers>
 bool fits_vectors(Numbers... numbers) {
   auto const fits = [](auto number) {
@@ -69,21 +72,22 @@ PLAIT_HOST_DEVICE constexpr T larger(T a, T b) {
 
 constexpr std::size_t divide_up(std::size_t a, std::size_t b) { return (a + b - 1) / b; }
 
-/// Returns the blocks for `work` items if a block does `per_block` at a time. It is bounded; the
-/// kernels' loops do the rest.
+/// Returns the number of blocks for `work` items if a block does `per_block` items at a time. It
+/// has an upper limit; the loops of the kernels do the rest of the items.
 constexpr unsigned blocks_for(std::size_t work, std::size_t per_block) {
   constexpr std::size_t most = std::size_t{1} << 20;
   return static_cast<unsigned>(smaller(divide_up(work, per_block), most));
 }
 
-/// A range of elements of one launch; its size is a multiple of the kernel's width.
+/// A range of elements for one launch. Its size is a multiple of the number of elements that a
+/// thread of the kernel processes at a time.
 struct element_range {
   std::size_t begin, end;
 };
 
-/// Launches a kernel over n elements: `wide` for the whole packs of V, if the addresses allow
-/// vectors, and `narrow`, which does one element at a time, for the rest. Both get the arguments,
-/// then their element_range.
+/// Launches a kernel over n elements. If the addresses allow vectors, `wide`, which processes packs
+/// of V elements, gets all complete packs. `narrow`, which processes single elements, gets the
+/// rest. Each kernel gets the arguments, and then its element_range.
 template <int V, class Launch, class Kernel, class... Arguments>
 void launch_packs(Launch launch, bool vectors, std::size_t n, Kernel wide, Kernel narrow,
                   Arguments... arguments) {
@@ -101,7 +105,8 @@ void launch_packs(Launch launch, bool vectors, std::size_t n, Kernel wide, Kerne
 template <class A>
 inline constexpr A minus_infinity = -std::numeric_limits<A>::infinity();
 
-/// `V` adjacent elements, moved by one instruction; the address is aligned to their size.
+/// V adjacent elements, which a thread loads or stores by one instruction. Their address is a
+/// multiple of their total size.
 template <class T, int V>
 struct alignas(V * sizeof(T)) pack {
   T value[V];
@@ -116,12 +121,12 @@ __device__ __forceinline__ void store(pack<T, V> const& values, T* to) {
   *reinterpret_cast<pack<T, V>*>(to) = values;
 }
 
-/// The packs that one iteration of a loop over two operands loads.
+/// The packs of two operands that one iteration of a loop loads.
 template <class T, int V>
 struct two_packs {
   pack<T, V> first, second;
 
-  /// Returns the sum of the two, rounded once.
+  /// Returns the sums of the elements of the two packs, each rounded once.
   [[nodiscard]] __device__ __forceinline__ pack<T, V> sum() const {
     using A = accumulate_t<T>;
     pack<T, V> values;
@@ -133,14 +138,15 @@ struct two_packs {
   }
 };
 
-/// Returns the block's shared memory as one `Layout`; the launch shape gives its size.
+/// Returns the block's dynamic shared memory as an object of type `Layout`; its size is
+/// shared_bytes of the launch shape.
 template <class Layout>
 __device__ __forceinline__ Layout& shared_memory() {
   PLAIT_SHARED_MEMORY(shared_bytes);
   return *reinterpret_cast<Layout*>(shared_bytes);
 }
 
-/// Combines the values of a warp's threads; every thread gets the same bits.
+/// Combines the values of the threads of a warp; all threads get the same bits.
 template <class T, class Join>
 __device__ __forceinline__ T warp_reduce(T value, Join join) {
   PLAIT_UNROLL
@@ -153,9 +159,9 @@ __device__ __forceinline__ T warp_sum(T value) {
   return warp_reduce(value, [](T a, T b) { return a + b; });
 }
 
-/// Combines the values of all threads of a block of whole warps; every thread gets the result.
-/// `of_warp` is shared, with one element for each warp. Between another use of it and this call,
-/// before or after, the block needs a barrier.
+/// Combines the values of all threads of a block, which consists of whole warps; all threads get
+/// the result. `of_warp` is shared memory with one element for each warp. If the block uses this
+/// memory before or after the call, it needs a barrier in between.
 template <class T, class Join>
 __device__ __forceinline__ T block_reduce(T value, T* of_warp, Join join) {
   value = warp_reduce(value, join);
@@ -167,7 +173,8 @@ __device__ __forceinline__ T block_reduce(T value, T* of_warp, Join join) {
   return result;
 }
 
-/// Calls each(i) for packs [i, i + V), so that the grid visits the range once.
+/// Calls each(i) for packs [i, i + V). The threads of the grid together process each pack of the
+/// range once.
 template <int V, class Each>
 __device__ __forceinline__ void for_each_pack(element_range range, Each each) {
   std::size_t const step = std::size_t{gridDim.x} * blockDim.x * V;
@@ -176,8 +183,8 @@ __device__ __forceinline__ void for_each_pack(element_range range, Each each) {
     each(i);
 }
 
-/// Calls each(i) for i = begin, begin + Step, ... below `end`. The number of iterations is known in
-/// advance.
+/// Calls each(i) for i = begin, begin + Step, ... below `end`. The number of iterations is computed
+/// in advance, so that the compiler can unroll the loop.
 template <std::size_t Step, class Each>
 __device__ __forceinline__ void for_each_step(std::size_t begin, std::size_t end, Each each) {
   int const turns = begin < end ? static_cast<int>((end - begin - 1) / Step + 1) : 0;
@@ -185,9 +192,10 @@ __device__ __forceinline__ void for_each_step(std::size_t begin, std::size_t end
   for (int turn = 0; turn < turns; ++turn) each(begin + static_cast<std::size_t>(turn) * Step);
 }
 
-/// Calls use(i, load_at(i)) for the same i. `Together` iterations load before the first of them
-/// uses its data, so that a thread has this many loads under way, and a store does not delay the
-/// next load. The compiler does not reorder them by itself.
+/// Calls use(i, load_at(i)) for i = begin, begin + Step, ... below `end`. `Together` iterations
+/// load their data before the first of them uses it. A thread thus waits for several loads at the
+/// same time, and a store does not delay the next load; the compiler does not reorder loads and
+/// stores by itself.
 template <std::size_t Step, std::size_t Together, class Load, class Use>
 __device__ __forceinline__ void for_each_step(std::size_t begin, std::size_t end, Load load_at,
                                               Use use) {
@@ -202,12 +210,12 @@ __device__ __forceinline__ void for_each_step(std::size_t begin, std::size_t end
   }
 }
 
-/// Packs of a thread in one piece of a row.
+/// The number of packs that a thread processes in one piece of a row.
 inline constexpr std::size_t packs_of_piece = 4;
 
-/// Calls piece(row, first column of this thread, end) so that the grid visits a matrix once. The
-/// columns are a multiple of V; the thread has the packs at the first column and at steps of
-/// warp_threads * V from there.
+/// Calls piece_of(row, first, end) for pieces of rows, so that the grid processes a matrix once; a
+/// warp processes a piece. The thread has the packs at columns first, first + warp_threads * V, ...
+/// below `end`. The number of columns is a multiple of V.
 template <int V, class Piece>
 __device__ __forceinline__ void for_each_piece_of_rows(std::size_t rows, std::size_t columns,
                                                        Piece piece_of) {
@@ -224,7 +232,7 @@ __device__ __forceinline__ void for_each_piece_of_rows(std::size_t rows, std::si
   }
 }
 
-/// Calls each(row, column) for the packs of a matrix; the threads of a warp have adjacent packs of
+/// Calls each(row, column) for each pack of a matrix. The threads of a warp have adjacent packs of
 /// a row.
 template <int V, class Each>
 __device__ __forceinline__ void for_each_pack_of_rows(std::size_t rows, std::size_t columns,
@@ -235,8 +243,8 @@ __device__ __forceinline__ void for_each_pack_of_rows(std::size_t rows, std::siz
       });
 }
 
-/// Calls use(row, column, load_at(row, column)), for a body that stores: a thread loads all packs
-/// of a piece before it stores the first.
+/// Calls use(row, column, load_at(row, column)) for each pack of a matrix. It is for kernels that
+/// store: a thread loads all its packs of a piece before it stores the first.
 template <int V, class Load, class Use>
 __device__ __forceinline__ void for_each_pack_of_rows(std::size_t rows, std::size_t columns,
                                                       Load load_at, Use use) {
@@ -248,7 +256,7 @@ __device__ __forceinline__ void for_each_pack_of_rows(std::size_t rows, std::siz
       });
 }
 
-/// Returns the shape for a kernel that calls for_each_pack_of_rows once.
+/// Returns the launch shape of a kernel that calls for_each_pack_of_rows once.
 constexpr launch_shape shape_for_rows(std::size_t rows, std::size_t columns, int v) {
   std::size_t const pieces =
       divide_up(columns, packs_of_piece * warp_threads * static_cast<std::size_t>(v));

@@ -8,13 +8,14 @@
 #include "plait/backend/cuda/kernels/launch.hpp"
 #include "plait/backend/cuda/kernels/rowwise.hpp"
 
-// A warp computes a row. It reads the row more than once, but only the first time from memory.
+// A warp computes a row. It reads the row several times, but only the first time from memory; later
+// from a cache.
 
 namespace plait::cuda_kernels {
 
 namespace detail {
 
-/// Calls each(row) for the rows of this warp.
+/// Calls each(row) for the rows that this warp computes.
 template <class Each>
 __device__ __forceinline__ void for_each_row_of_warp(std::size_t rows, Each each) {
   for (std::size_t row = std::size_t{blockIdx.x} * block_warps + threadIdx.x / warp_threads;
@@ -22,7 +23,7 @@ __device__ __forceinline__ void for_each_row_of_warp(std::size_t rows, Each each
     each(row);
 }
 
-/// for_each_step over the packs of this thread in its warp's row.
+/// Calls for_each_step for the packs of this thread in the row that its warp computes.
 template <int V, std::size_t Together, class Load, class Use>
 __device__ __forceinline__ void for_each_pack_of_row(std::size_t columns, Load load_at, Use use) {
   for_each_step<std::size_t{warp_threads} * V, Together>(
@@ -60,7 +61,7 @@ __global__ __launch_bounds__(block_threads) void layer_norm_kernel(
     });
     A const inverse_deviation =
         1 / std::sqrt(warp_sum(squares) / static_cast<A>(columns) + epsilon);
-    using packs = detail::three_packs<T, V>;  // x, gamma and beta
+    using packs = detail::three_packs<T, V>;  // packs of x, gamma and beta
     detail::for_each_pack_of_row<V, 2>(
         columns,
         [&](std::size_t c) {
@@ -83,10 +84,11 @@ __global__ __launch_bounds__(block_threads) void layer_norm_kernel(
   });
 }
 
-/// y = gamma * (x - mean) * inverse_deviation + beta. Stores mean and 1 / sqrt(variance + epsilon)
-/// of each row in `statistics`. y may be x.
+/// y = gamma * (x - mean) * inverse_deviation + beta. Stores the mean and inverse_deviation = 1 /
+/// sqrt(variance + epsilon) of each row in `statistics`. y may be x.
 ///
-/// Shapes: x, y (rows, columns); gamma, beta (columns); statistics (rows, 2)
+/// Shapes: x, y (rows, columns); gamma, beta (columns); statistics (rows, 2), the mean and
+///         inverse_deviation of each row
 template <launcher Launch, class T>
 void layer_norm(Launch launch, T const* x, T const* gamma, T const* beta, T* y,
                 accumulate_t<T>* statistics, std::size_t rows, std::size_t columns,
@@ -110,7 +112,7 @@ __global__ __launch_bounds__(block_threads) void layer_norm_backward_input_kerne
     // With g = dy * gamma and h = (x - mean) * inverse_deviation:
     // dx = inverse_deviation * (g - average(g) - h * average(g * h))
     A sum_g = 0, sum_gh = 0;
-    using packs = detail::three_packs<T, V>;  // dy, gamma and x
+    using packs = detail::three_packs<T, V>;  // packs of dy, gamma and x
     auto const load_at = [&](std::size_t c) {
       return packs{load<V>(dy + row * columns + c), load<V>(gamma + c),
                    load<V>(x + row * columns + c)};
@@ -141,9 +143,10 @@ __global__ __launch_bounds__(block_threads) void layer_norm_backward_input_kerne
   });
 }
 
-/// Gradient of layer_norm with respect to its input; dx may be dy.
+/// Computes the gradient of layer_norm with respect to x. dx may be dy.
 ///
-/// Shapes: dy, x, dx (rows, columns); gamma (columns); statistics (rows, 2)
+/// Shapes: dy, x, dx (rows, columns); gamma (columns); statistics (rows, 2), as stored by
+///         layer_norm
 template <launcher Launch, class T>
 void layer_norm_backward_input(Launch launch, T const* dy, T const* x,
                                accumulate_t<T> const* statistics, T const* gamma, T* dx,
@@ -163,7 +166,7 @@ __global__ __launch_bounds__(block_threads) void layer_norm_backward_parameters_
     T const* x, accumulate_t<T> const* statistics) {
   using A = accumulate_t<T>;
   struct terms {
-    two_packs<T, V> of;  // dy and x
+    two_packs<T, V> of;  // packs of dy and x
     A mean, inverse_deviation;
   };
   detail::sum_columns<V, 2, 2>(
@@ -186,8 +189,8 @@ __global__ __launch_bounds__(block_threads) void layer_norm_backward_parameters_
 
 /// Adds the gradients of layer_norm with respect to gamma and beta to dgamma and dbeta.
 ///
-/// Shapes: dy, x (rows, columns); statistics (rows, 2); dgamma, dbeta (columns);
-///         workspace (column_sums_workspace(rows, columns, 2)) or null
+/// Shapes: dy, x (rows, columns); statistics (rows, 2), as stored by layer_norm; dgamma, dbeta
+///         (columns); workspace (column_sums_workspace(rows, columns, 2)) or null
 template <launcher Launch, class T, class S>
 void layer_norm_backward_parameters(Launch launch, T const* dy, T const* x,
                                     accumulate_t<T> const* statistics, S* dgamma, S* dbeta,
@@ -204,22 +207,23 @@ void layer_norm_backward_parameters(Launch launch, T const* dy, T const* x,
 
 namespace detail {
 
-/// The part of a row that a thread has in layer_norm_backward_kernel.
+/// The elements of a row that one thread of layer_norm_backward_kernel loads.
 template <int V, int Packs, class T>
 struct packs_of_row {
-  two_packs<T, V> of[Packs];  // dy and x
+  two_packs<T, V> of[Packs];  // packs of dy and x
   accumulate_t<T> mean, inverse_deviation;
 };
 
-/// The most columns whose sums fit into a warp's registers, and the most with which a
-/// multiprocessor has registers for two blocks.
+/// The largest number of columns whose sums fit into the registers of a warp, and the largest
+/// number with which a multiprocessor has enough registers for two blocks.
 inline constexpr int columns_in_registers = 1024, columns_of_two_blocks = 768;
 
 }  // namespace detail
 
-// A block computes a slice of the rows, with all columns. A thread has Packs packs of each row of
-// its warp, and their sums over these rows. With only one block on a multiprocessor, more loads
-// must be under way: then the next row is loaded before this one is used.
+// A block computes a slice of the rows, with all columns. A thread has Packs packs of each row that
+// its warp computes, and adds up their terms over these rows. If a multiprocessor runs only one
+// block, more loads must be in flight, so a thread loads the next row before it uses the current
+// row.
 template <int V, int Packs, int Blocks, class T>
 __global__ __launch_bounds__(block_threads, Blocks) void layer_norm_backward_kernel(
     std::size_t rows, std::size_t columns, column_targets<accumulate_t<T>, 2> targets,
@@ -243,7 +247,7 @@ __global__ __launch_bounds__(block_threads, Blocks) void layer_norm_backward_ker
     loaded.inverse_deviation = statistics[2 * r + 1];
     return loaded;
   };
-  A sums[Packs][2][V] = {};  // for gamma and beta
+  A sums[Packs][2][V] = {};  // for dgamma and dbeta
   constexpr bool loads_ahead = Blocks == 1;
   row_packs next{};
   if (loads_ahead && row < end) next = load_row(row);
@@ -256,8 +260,8 @@ __global__ __launch_bounds__(block_threads, Blocks) void layer_norm_backward_ker
     auto const h_of = [&](int p, int v) {
       return (static_cast<A>(now.of[p].second.value[v]) - now.mean) * now.inverse_deviation;
     };
-    // The additions are in the order of layer_norm_backward_input_kernel and
-    // layer_norm_backward_parameters_kernel.
+    // The order of the additions is the order in layer_norm_backward_input_kernel and
+    // layer_norm_backward_parameters_kernel, so that the bits are the same.
     A sum_g = 0, sum_gh = 0;
     PLAIT_UNROLL
     for (int p = 0; p < Packs; ++p) {
@@ -300,12 +304,13 @@ __global__ __launch_bounds__(block_threads, Blocks) void layer_norm_backward_ker
 }
 
 /// Computes layer_norm_backward_parameters, layer_norm_backward_input and, if `added` is not null,
-/// the sum of dx and added, with the same bits, by one kernel that reads dy and x once. dx may be
-/// dy or added. Returns false, with nothing done, if sums are not float, if the columns do not fit
-/// into a warp's registers, or if addresses do not allow vectors.
+/// the sum of dx and added, by one kernel that reads dy and x only once. The bits are the same as
+/// by separate kernels. dx may be dy or added. Does nothing and returns false if the sums are not
+/// float, if the sums of all columns do not fit into a warp's registers, or if the addresses do not
+/// allow vectors.
 ///
-/// Shapes: dy, x, added, dx (rows, columns); gamma, dgamma, dbeta (columns); statistics (rows, 2);
-///         workspace as in layer_norm_backward_parameters
+/// Shapes: dy, x, added, dx (rows, columns); gamma, dgamma, dbeta (columns); statistics (rows, 2),
+///         as stored by layer_norm; workspace as in layer_norm_backward_parameters
 template <launcher Launch, class T, class S>
 bool layer_norm_backward(Launch launch, T const* dy, T const* x, accumulate_t<T> const* statistics,
                          T const* gamma, T const* added, T* dx, S* dgamma, S* dbeta, S* workspace,

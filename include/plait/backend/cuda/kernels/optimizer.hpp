@@ -9,19 +9,19 @@
 #include "plait/backend/arguments.hpp"
 #include "plait/backend/cuda/kernels/launch.hpp"
 
-// Steps of an optimizer over a whole arena, and the kernels that compute their numbers. Numbers
-// that change from step to step are read from device memory, so that a recorded sequence of
-// launches can be replayed.
+// Steps of an optimizer on all parameters of an arena, and the kernels that compute their scalars.
+// Scalars that change from step to step are read from device memory, so that a recorded graph can
+// be replayed.
 
 namespace plait::cuda_kernels {
 
 namespace detail {
 
-/// Packs of a thread of an update.
+/// The number of packs that a thread processes in one update.
 inline constexpr int update_packs = 4;
 
-// Calls each(i, factors) for the packs of this thread; factors[v] is factors_of(range of element i
-// + v). The ranges are sorted and cover all elements.
+// Calls each(i, factors) for the packs [i, i + V) of this thread; factors[v] is factors_of(range),
+// for the range that contains element i + v. The ranges are sorted and cover all elements.
 template <int V, class Factors, class Each>
 __device__ __forceinline__ void for_each_update(update_range const* ranges, int range_count,
                                                 element_range of, Factors factors_of, Each each) {
@@ -30,7 +30,7 @@ __device__ __forceinline__ void for_each_update(update_range const* ranges, int 
   std::size_t const begin =
       of.begin + std::size_t{blockIdx.x} * stride * update_packs + std::size_t{threadIdx.x} * V;
   if (begin >= of.end) return;
-  int low = 0, high = range_count - 1;  // the last range that begins at or before `begin`
+  int low = 0, high = range_count - 1;  // searched: the last range with offset <= begin
   while (low < high) {
     int const middle = (low + high + 1) / 2;
     if (ranges[middle].offset <= begin) low = middle;
@@ -55,7 +55,7 @@ __device__ __forceinline__ void for_each_update(update_range const* ranges, int 
   }
 }
 
-// Launches like launch_packs, for kernels that call for_each_update once.
+// Works like launch_packs, for kernels that call for_each_update once.
 template <int V, class Scalars, class Launch, class Kernel, class... Arguments>
 void launch_update(Launch launch, bool vectors, std::size_t count, Kernel wide, Kernel narrow,
                    Arguments... arguments) {
@@ -71,9 +71,9 @@ void launch_update(Launch launch, bool vectors, std::size_t count, Kernel wide, 
   if (whole < count) launch_part(narrow, 1, {whole, count});
 }
 
-/// The scalars of an update, computed in double and rounded once. One thread of the block computes
-/// the scalars of all ranges, without factors; each thread computes the scalars of its elements'
-/// ranges.
+/// The scalars of an update that all elements share, computed in double and rounded once. One
+/// thread of each block computes them; each thread computes the factors below for the ranges of its
+/// elements.
 template <class P>
 struct adamw_scalars {
   double learning_rate, step_size;
@@ -145,13 +145,14 @@ __global__ __launch_bounds__(block_threads) void adamw_kernel(
       });
 }
 
-/// One AdamW step of a whole arena, in the order of operations of torch.optim.AdamW: decay, first
-/// moment by lerp, second moment, sqrt(v) / sqrt(bias_correction2) + epsilon, update. If
-/// `compute_copy` is not null, it gets the rounded new parameters.
+/// Makes one AdamW step on all parameters of an arena, in the order of operations of
+/// torch.optim.AdamW: decay, first moment by lerp, second moment, denominator
+/// sqrt(v) / sqrt(bias_correction2) + epsilon, update. If `compute_copy` is not null, the rounded
+/// new parameters are written to it.
 ///
 /// Shapes: parameter, gradient, m, v, compute_copy (count); ranges (range_count), sorted, cover [0,
-///         count); numbers and gradient_scale are in device memory. gradient_scale may be null;
-///         nothing is done if it is nan
+///         count); numbers and gradient_scale point to device memory. gradient_scale may be null,
+///         which means 1; if *gradient_scale is NaN, nothing is changed
 /// Source: Loshchilov, Hutter, "Decoupled weight decay regularization", ICLR 2019.
 template <launcher Launch, class P, class S, class C = bfloat16>
 void adamw(Launch launch, P* parameter, S const* gradient, P* m, P* v, std::size_t count,
@@ -206,8 +207,9 @@ __global__ __launch_bounds__(block_threads) void sgd_kernel(
                              });
 }
 
-/// One step of torch.optim.SGD without dampening of a whole arena: buffer = momentum * buffer + g,
-/// parameter -= learning_rate * buffer. With momentum 0 the buffer is not touched and may be null.
+/// Makes one step of torch.optim.SGD without dampening on all parameters of an arena: buffer =
+/// momentum * buffer + g, parameter -= learning_rate * buffer. With momentum 0 the buffer is not
+/// used and may be null.
 ///
 /// Shapes: as adamw; buffer (count)
 template <launcher Launch, class P, class S, class C = bfloat16>
@@ -237,10 +239,10 @@ __global__ void average_kernel(P const* x, P* average, double decay, double cons
   });
 }
 
-/// average = decay * average + (1 - decay) * x; nothing is done if `*gradient_scale`, in device
-/// memory, is nan.
+/// average = decay * average + (1 - decay) * x. If *gradient_scale, in device memory, is NaN,
+/// nothing is changed.
 ///
-/// Shapes: x, average (count); they do not overlap
+/// Shapes: x, average (count); the arrays do not overlap
 template <launcher Launch, class P>
 void average(Launch launch, P const* x, P* average, std::size_t count, double decay,
              double const* gradient_scale) {
@@ -251,13 +253,14 @@ void average(Launch launch, P const* x, P* average, std::size_t count, double de
 
 namespace detail {
 
-/// Blocks that share the squares of one range, and the fewest elements of one of them.
+/// The number of blocks that share the sum over one range, and the smallest number of elements of a
+/// block.
 inline constexpr std::size_t square_shares = 128;
 inline constexpr std::size_t share_elements = 4096;
 
 }  // namespace detail
 
-/// Number of elements of workspace that sum_of_squares needs.
+/// The number of elements of workspace that sum_of_squares needs.
 constexpr std::size_t squares_workspace(std::size_t range_count) {
   return range_count * detail::square_shares;
 }
@@ -284,7 +287,7 @@ __global__ __launch_bounds__(block_threads) void squares_kernel(T const* x,
     sum += value * value;
   };
   bool const vectors = reinterpret_cast<std::uintptr_t>(from) % (sizeof(T) * wide) == 0;
-  std::size_t const whole = vectors ? end - (end - begin) % wide : begin;  // end of the packs
+  std::size_t const whole = vectors ? end - (end - begin) % wide : begin;  // end of whole packs
   for_each_step<block_threads * wide>(begin + threadIdx.x * wide, whole, [&](std::size_t i) {
     auto const values = load<wide>(from + i);
     PLAIT_UNROLL
@@ -295,7 +298,7 @@ __global__ __launch_bounds__(block_threads) void squares_kernel(T const* x,
   if (threadIdx.x == 0) partial[blockIdx.y * detail::square_shares + blockIdx.x] = sum;
 }
 
-template <class T>  // a template, so that every file may define it
+template <class T>  // a template, so that several source files may define it
 __global__ void add_squares_kernel(T const* partial, squares_range const* ranges, T* out) {
   constexpr std::size_t of_thread = detail::square_shares / warp_threads;
   T sum = 0;
@@ -305,10 +308,10 @@ __global__ void add_squares_kernel(T const* partial, squares_range const* ranges
   if (threadIdx.x == 0) out[ranges[blockIdx.x].index] = sum;
 }
 
-/// out[index] = the sum of the squares of each range of x, in double.
+/// out[index of the range] = the sum of the squares of the elements of a range of x, in double.
 ///
-/// Shapes: ranges (range_count) in device memory, at most 65535 of them;
-///         workspace (squares_workspace(range_count))
+/// Shapes: ranges (range_count) in device memory, where range_count is at most 65535; workspace
+///         (squares_workspace(range_count))
 template <launcher Launch, class T>
 void sum_of_squares(Launch launch, T const* x, squares_range const* ranges, std::size_t range_count,
                     double* workspace, double* out) {
@@ -329,14 +332,14 @@ __global__ void clip_factor_kernel(T const* squares, std::size_t count, T limit,
   T const root = std::sqrt(sum);
   T const wanted = limit / (root + 1e-6);
   *norm = root;
-  *factor = (limit > 0 && wanted < 1 ? wanted : 1) + (root - root);  // nan if root is inf or nan
+  *factor = (limit > 0 && wanted < 1 ? wanted : 1) + (root - root);  // NaN if root is inf or NaN
 }
 
-/// Computes the norm from its sums of squares, added in order, and the factor that scales the norm
-/// down to `limit`. The factor is 1 if the norm is below the limit or the limit is not positive,
-/// and nan if the norm is not finite.
+/// Computes *norm, the root of the sum of `squares` in order, and *factor, by which gradients are
+/// multiplied so that their norm is at most `limit`. The factor is 1 if the norm is below the limit
+/// or the limit is not positive, and NaN if the norm is not finite.
 ///
-/// Shapes: squares (count); norm and factor are one number each
+/// Shapes: squares (count); norm and factor point to one number each
 template <launcher Launch>
 void clip_factor(Launch launch, double const* squares, std::size_t count, double limit,
                  double* norm, double* factor) {
@@ -345,10 +348,10 @@ void clip_factor(Launch launch, double const* squares, std::size_t count, double
 
 template <class T>
 __global__ void check_finite_kernel(T const* loss, T const* norm, T* factor) {
-  *factor += (*loss - *loss) + (*norm - *norm);  // adds 0, or nan
+  *factor += (*loss - *loss) + (*norm - *norm);  // adds 0 or NaN
 }
 
-/// Sets *factor to nan if *loss or *norm is not finite.
+/// Sets *factor to NaN if *loss or *norm is not finite.
 template <launcher Launch>
 void check_finite(Launch launch, double const* loss, double const* norm, double* factor) {
   launch(check_finite_kernel<double>, launch_shape{}, loss, norm, factor);
@@ -359,7 +362,7 @@ __global__ void divide_kernel(double number, T const* count, double* out) {
   *out = *count == 0 ? 0.0 : number / static_cast<double>(*count);
 }
 
-/// *out = number / *count, or 0 if the count is 0.
+/// *out = number / *count, or 0 if *count is 0.
 template <launcher Launch, class T>
 void divide(Launch launch, double number, T const* count, double* out) {
   launch(divide_kernel<T>, launch_shape{}, number, count, out);

@@ -7,9 +7,11 @@
 
 namespace plait::cuda_kernels {
 
-/// A matrix product c = op(a) op(b), or c += op(a) op(b); row-major.
+/// The operands of a matrix product c = op(a) op(b), or c += op(a) op(b), where op transposes or
+/// does nothing. Matrices are row-major.
 ///
-/// Shapes: op(a) (m, k), op(b) (k, n), c (m, n); lda, ldb, ldc: elements between stored rows.
+/// Shapes: op(a) (m, k), op(b) (k, n), c (m, n); lda, ldb, ldc: the number of elements between the
+///         beginnings of stored rows.
 template <class T, class C>
 struct product_operands {
   bool a_transposed, b_transposed, accumulate;
@@ -39,8 +41,8 @@ __global__ void product_kernel(product_operands<T, C> of) {
   });
 }
 
-/// Computes a product with one thread for each element: for shapes that the library refuses, such
-/// as bfloat16 with odd row strides.
+/// Computes a product with one thread for each element. It is for shapes that cuBLASLt refuses,
+/// such as bfloat16 with odd row strides.
 template <launcher Launch, class T, class C>
 void product(Launch launch, product_operands<T, C> const& of) {
   if (of.m == 0 || of.n == 0) return;

@@ -8,7 +8,7 @@
 #include "plait/backend/cuda/kernels/layer_norm.hpp"
 #include "plait/backend/cuda/kernels/rowwise.hpp"
 
-// A warp computes a row, as in layer_norm.
+// A warp computes a row, as in layer_norm.hpp.
 
 namespace plait::cuda_kernels {
 
@@ -30,7 +30,7 @@ __global__ __launch_bounds__(block_threads) void rms_norm_kernel(T const* x, T c
             squares += static_cast<A>(values.value[v]) * static_cast<A>(values.value[v]);
         });
     A const factor = 1 / std::sqrt(warp_sum(squares) / static_cast<A>(columns) + epsilon);
-    using packs = two_packs<T, V>;  // x and gamma
+    using packs = two_packs<T, V>;  // packs of x and gamma
     detail::for_each_pack_of_row<V, 2>(
         columns, [&](std::size_t c) { return packs{load<V>(from + c), load<V>(gamma + c)}; },
         [&](std::size_t c, packs const& of) {
@@ -45,8 +45,8 @@ __global__ __launch_bounds__(block_threads) void rms_norm_kernel(T const* x, T c
   });
 }
 
-/// y = gamma * x * inverse. Stores 1 / sqrt(mean of the squares + epsilon) of each row in
-/// `inverse`. y may be x.
+/// y = gamma * x * inverse. Stores inverse = 1 / sqrt(mean of the squares of x + epsilon) of each
+/// row. y may be x.
 ///
 /// Shapes: x, y (rows, columns); gamma (columns); inverse (rows)
 template <launcher Launch, class T>
@@ -68,7 +68,7 @@ __global__ __launch_bounds__(block_threads) void rms_norm_backward_input_kernel(
   detail::for_each_row_of_warp(rows, [&](std::size_t row) {
     A const factor = inverse[row];
     // With g = dy * gamma and h = x * inverse: dx = inverse * (g - h * average(g * h))
-    using packs = detail::three_packs<T, V>;  // dy, gamma and x
+    using packs = detail::three_packs<T, V>;  // packs of dy, gamma and x
     auto const load_at = [&](std::size_t c) {
       return packs{load<V>(dy + row * columns + c), load<V>(gamma + c),
                    load<V>(x + row * columns + c)};
@@ -95,7 +95,7 @@ __global__ __launch_bounds__(block_threads) void rms_norm_backward_input_kernel(
   });
 }
 
-/// Gradient of rms_norm with respect to its input; dx may be dy.
+/// Computes the gradient of rms_norm with respect to x. dx may be dy.
 ///
 /// Shapes: dy, x, dx (rows, columns); gamma (columns); inverse (rows)
 template <launcher Launch, class T>
@@ -115,7 +115,7 @@ __global__ __launch_bounds__(block_threads) void rms_norm_backward_parameters_ke
     T const* x, accumulate_t<T> const* inverse) {
   using A = accumulate_t<T>;
   struct terms {
-    two_packs<T, V> of;  // dy and x
+    two_packs<T, V> of;  // packs of dy and x
     A factor;
   };
   detail::sum_columns<V, 1, 2>(

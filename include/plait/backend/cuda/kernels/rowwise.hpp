@@ -6,13 +6,14 @@
 
 #include "plait/backend/cuda/kernels/launch.hpp"
 
-// Addition of a bias row, and sums over the rows of a matrix. A sum over rows takes two steps: the
-// matrix is cut into slices of rows, whose sums are computed concurrently and then added in the
-// order of the slices. The cut depends on the extents only, so the bits do.
+// Addition of a bias row, and sums over the rows of a matrix. A sum over rows has two steps: the
+// matrix is cut into slices of rows, whose sums blocks compute concurrently; then the sums are
+// added in the order of the slices. The slices depend only on the numbers of rows and columns, so
+// the bits do not depend on the device.
 
 namespace plait::cuda_kernels {
 
-/// The targets to which `K` sums over rows are added, each of (columns).
+/// The arrays, of shape (columns), to which K sums over rows are added.
 template <class S, int K>
 struct column_targets {
   S* of[K];
@@ -20,20 +21,22 @@ struct column_targets {
 
 namespace detail {
 
-/// Number of slices of rows: enough blocks for a large device, but no slice of a few rows.
+/// The number of slices of rows: enough blocks for a large device, but about 64 rows or more in a
+/// slice.
 constexpr std::size_t column_slices(std::size_t rows, std::size_t columns) {
   std::size_t const wanted = divide_up(512, divide_up(columns, 256));
   return smaller(divide_up(rows, 64), wanted);
 }
 
-/// Sums of one warp's rows; a thread's columns are spread so that all banks are used.
+/// Shared memory for the sums of each warp's rows. The columns of a thread are spread over it, so
+/// that all memory banks are used.
 template <class S, int V, int K>
 struct column_sums_memory {
   S sum[block_warps][K][V][warp_threads];
 };
 
-// Adds the sums of a block's warps for the columns from `first_column` on. With one slice they are
-// added to the targets, else stored in `partial` (slices, K, columns).
+// Adds the sums of all warps of a block, for the columns from `first_column` on. With one slice,
+// the result is added to the targets; with several, it is stored in `partial` (slices, K, columns).
 template <int V, int K, class S>
 __device__ __forceinline__ void add_warps(column_sums_memory<S, V, K>& memory,
                                           S const (&sums)[K][V], std::size_t first_column,
@@ -59,8 +62,8 @@ __device__ __forceinline__ void add_warps(column_sums_memory<S, V, K>& memory,
 }
 
 // Computes K sums of this block's columns over its slice of the rows: add(load_at(r, c), sums) adds
-// the terms of columns [c, c + V) of row r to sums[k][v]. add_warps does the rest. `Together` as in
-// for_each_step.
+// the terms of columns [c, c + V) of row r to sums[k][v], for k in [0, K). Then add_warps adds the
+// sums of the warps. `Together` has the meaning that it has in for_each_step.
 template <int V, int K, std::size_t Together, class S, class Load, class Add>
 __device__ __forceinline__ void sum_columns(std::size_t rows, std::size_t columns,
                                             column_targets<S, K> const& targets, S* partial,
@@ -82,8 +85,8 @@ __device__ __forceinline__ void sum_columns(std::size_t rows, std::size_t column
 
 }  // namespace detail
 
-/// Elements of workspace with which K sums over rows use the whole device; at most 256 K (columns +
-/// 512).
+/// The number of elements of workspace with which `k` sums over rows use the whole device; at most
+/// 256 k (columns + 512).
 constexpr std::size_t column_sums_workspace(std::size_t rows, std::size_t columns, int k = 1) {
   std::size_t const slices = detail::column_slices(rows, columns);
   return slices <= 1 ? 0 : slices * static_cast<std::size_t>(k) * columns;
@@ -97,7 +100,7 @@ __global__ void add_slices_kernel(S const* partial, column_targets<S, K> targets
     for_each_step<1>(0, slices,
                      [&](std::size_t slice) { sum += partial[slice * K * columns + i]; });
     S* to = targets.of[0] + i;
-    PLAIT_UNROLL  // with constant indices the targets are never copied to memory
+    PLAIT_UNROLL  // with constant indices, the targets are not copied to memory
         for (std::size_t k = 1; k < K; ++k) if (i >= k * columns) to =
             targets.of[k] + (i - k * columns);
     *to += sum;
@@ -106,7 +109,7 @@ __global__ void add_slices_kernel(S const* partial, column_targets<S, K> targets
 
 namespace detail {
 
-/// Adds the slices of K sums, if there are several.
+/// Adds the sums of all slices to the targets, if there are several slices.
 template <int K, class Launch, class S>
 void launch_add_slices(Launch launch, S const* partial, column_targets<S, K> const& targets,
                        std::size_t slices, std::size_t columns) {
@@ -116,7 +119,7 @@ void launch_add_slices(Launch launch, S const* partial, column_targets<S, K> con
 }
 
 /// Launches kernel(rows, columns, targets, partial, arguments...), which calls sum_columns once,
-/// and adds the slices. Without a workspace there is one slice.
+/// and then adds the sums of the slices. Without a workspace there is only one slice.
 template <int K, class Launch, class Kernel, class S, class... Arguments>
 void launch_column_sums(Launch launch, Kernel kernel, int v, std::size_t rows, std::size_t columns,
                         column_targets<S, K> const& targets, S* workspace, Arguments... arguments) {
@@ -148,10 +151,10 @@ __global__ __launch_bounds__(block_threads) void column_sums_kernel(std::size_t 
       });
 }
 
-/// Adds the sum of the rows of `dy` to `sums`.
+/// Adds the sum of the rows of `dy` to the array `sums`.
 ///
-/// Shapes: dy (rows, columns); sums (columns); workspace (column_sums_workspace(rows, columns)), or
-///         null, which is slower if there are few columns
+/// Shapes: dy (rows, columns); sums (columns); workspace (column_sums_workspace(rows, columns)) or
+///         null; without a workspace it is slower if there are few columns
 template <launcher Launch, class T, class S>
 void accumulate_column_sums(Launch launch, T const* dy, S* sums, S* workspace, std::size_t rows,
                             std::size_t columns) {
@@ -192,7 +195,7 @@ __global__ __launch_bounds__(block_threads) void columns_kernel(std::size_t rows
       });
 }
 
-/// sums[c] += the sum over the rows r of f(operands[r][c]...), f called with accumulate_t values.
+/// sums[c] += the sum of f(operands[r][c]...) over all rows r; f gets values of type accumulate_t.
 ///
 /// Shapes: operands (rows, columns); sums and workspace as in accumulate_column_sums
 template <launcher Launch, class Function, class S, class... T>

@@ -8,7 +8,8 @@
 #include "plait/backend/cuda/kernels/windows.hpp"
 #include "plait/backend/window_shape.hpp"
 
-// A block computes the sums of a set, or of a channel; a thread writes an element.
+// Normalisation over sets of elements, see norm_shape: batch norm, group norm and others. A block
+// of threads computes the sums of one set, or of one channel; a thread writes one element.
 
 namespace plait::cuda_kernels {
 
@@ -21,15 +22,16 @@ struct warp_sums {
   A of[block_warps];
 };
 
-/// Returns the sum over the block's threads to all of them.
+/// Returns the sum of `value` over the threads of the block, to all threads.
 template <class A>
 __device__ __forceinline__ A block_sum(A value) {
   auto& memory = shared_memory<warp_sums<A>>();
-  __syncthreads();  // the previous sum has been read
+  __syncthreads();  // all threads have read the previous sum
   return block_reduce(value, memory.of, [](A a, A b) { return a + b; });
 }
 
-/// Returns the index of element `i` of a set, counted over its samples, channels and maps.
+/// Returns the index, in the array, of element `i` of a set; `i` counts over samples, then
+/// channels, then the elements of a map.
 __device__ __forceinline__ std::size_t place_in_set(norm_shape const& of, std::size_t set,
                                                     std::size_t i) {
   std::size_t const piece = of.channels_together * of.map;
@@ -45,7 +47,7 @@ __device__ __forceinline__ A sum_of_set(norm_shape const& of, std::size_t set, T
   return block_sum(sum);
 }
 
-/// Launches a kernel with a block for each of `blocks` sets or channels.
+/// Launches a kernel with one block of threads for each of `blocks` sets or channels.
 template <class A, class Launch, class Kernel, class... Arguments>
 void launch_blocks(Launch launch, Kernel kernel, std::size_t blocks, Arguments... arguments) {
   if (blocks > 0)
@@ -75,10 +77,10 @@ __global__ __launch_bounds__(block_threads) void set_statistics_kernel(norm_shap
   }
 }
 
-/// Computes the mean of each set and 1 / sqrt(variance + epsilon); 0 and 0 for a set without a
-/// sample.
+/// Computes the mean and 1 / sqrt(variance + epsilon) of each set; for a set without a sample, both
+/// are 0.
 ///
-/// Shapes: as host_maths::set_statistics
+/// Shapes: as in host_maths::set_statistics
 template <launcher Launch, class T>
 void set_statistics(Launch launch, norm_shape const& of, T const* x, accumulate_t<T>* statistics,
                     double epsilon) {
@@ -99,7 +101,8 @@ __global__ void normalize_sets_kernel(norm_shape of, T const* x, accumulate_t<T>
   });
 }
 
-/// y = gamma * (x - mean) * inverse_deviation + beta. y may be x.
+/// y = gamma * (x - mean) * inverse_deviation + beta, with mean and inverse_deviation of the
+/// element's set from `statistics`. y may be x.
 template <launcher Launch, class T>
 void normalize_sets(Launch launch, norm_shape const& of, T const* x,
                     accumulate_t<T> const* statistics, T const* gamma, T const* beta, T* y) {
@@ -134,7 +137,8 @@ __global__ __launch_bounds__(block_threads) void normalize_sets_backward_kernel(
   }
 }
 
-/// Gradient of normalize_sets with respect to x, through the statistics; dx may be dy.
+/// Computes the gradient of normalize_sets with respect to x, where the statistics depend on x,
+/// too. dx may be dy.
 template <launcher Launch, class T>
 void normalize_sets_backward(Launch launch, norm_shape const& of, T const* dy, T const* x,
                              accumulate_t<T> const* statistics, T const* gamma, T* dx) {
@@ -153,7 +157,8 @@ __global__ void scale_sets_kernel(norm_shape of, T const* dy, accumulate_t<T> co
   });
 }
 
-/// dx = dy * gamma * inverse_deviation. dx may be dy.
+/// dx = dy * gamma * inverse_deviation, the gradient of normalize_sets with respect to x if the
+/// statistics are constant. dx may be dy.
 template <launcher Launch, class T>
 void scale_sets(Launch launch, norm_shape const& of, T const* dy, accumulate_t<T> const* statistics,
                 T const* gamma, T* dx) {
@@ -204,7 +209,7 @@ __global__ __launch_bounds__(block_threads) void map_sums_kernel(T const* dy, S*
   }
 }
 
-/// Adds the sums over the maps and samples of dy to `sums`.
+/// Adds the sums of dy over samples and maps to `sums`, which has an element for each channel.
 template <launcher Launch, class T, class S>
 void accumulate_map_sums(Launch launch, T const* dy, S* sums, std::size_t samples,
                          std::size_t channels, std::size_t map) {
@@ -231,9 +236,10 @@ __global__ void statistics_sums_kernel(norm_shape of, A const* statistics, S* me
   });
 }
 
-/// Adds the means and unbiased variances of the sets of each channel, each weighted by its samples.
+/// Adds, for each channel, the means and the unbiased variances of its sets to `means` and
+/// `variances`. Each set is weighted by `share` times its number of samples.
 ///
-/// Shapes: as host_maths::accumulate_statistics
+/// Shapes: as in host_maths::accumulate_statistics
 template <launcher Launch, class A, class S>
 void accumulate_statistics(Launch launch, norm_shape const& of, A const* statistics, S* means,
                            S* variances, double share, double epsilon) {
@@ -247,9 +253,10 @@ __global__ void sums_of_sets_kernel(norm_shape of, A const* statistics, A* sums,
       {0, n}, [&](std::size_t c) { sums[c] = static_cast<A>(of.count_of(c)) * statistics[2 * c]; });
 }
 
-/// Computes the sum of the elements of each set, a channel, on this rank.
+/// Computes the sum of each set over the elements on this rank. Each set is one channel, and other
+/// ranks have elements of it, too.
 ///
-/// Shapes: as host_maths::sums_of_sets
+/// Shapes: as in host_maths::sums_of_sets
 template <launcher Launch, class A>
 void sums_of_sets(Launch launch, norm_shape const& of, A const* statistics, A* sums) {
   detail::launch_elements(launch, sums_of_sets_kernel<A>, of.channels, of, statistics, sums);
@@ -267,10 +274,10 @@ __global__ void squares_of_sets_kernel(norm_shape of, A const* statistics, A con
   });
 }
 
-/// Computes the sum of squares of this rank's elements of each set, relative to its mean on all
-/// ranks.
+/// Computes the sum of (x - mean)^2 of each set over the elements on this rank, where the mean is
+/// the mean over all ranks.
 ///
-/// Shapes: as host_maths::squares_of_sets
+/// Shapes: as in host_maths::squares_of_sets
 template <launcher Launch, class A>
 void squares_of_sets(Launch launch, norm_shape const& of, A const* statistics, A const* sums,
                      A* squares) {
@@ -288,9 +295,10 @@ __global__ void whole_statistics_kernel(norm_shape of, A const* sums, A const* s
   });
 }
 
-/// Computes the statistics of each set over all ranks.
+/// Computes the mean and 1 / sqrt(variance + epsilon) of each set over all ranks, from the sums and
+/// squares summed over all ranks.
 ///
-/// Shapes: as host_maths::whole_statistics
+/// Shapes: as in host_maths::whole_statistics
 template <launcher Launch, class A>
 void whole_statistics(Launch launch, norm_shape const& of, A const* sums, A const* squares,
                       A* statistics, double epsilon) {
@@ -317,10 +325,10 @@ __global__ void normalize_whole_backward_kernel(norm_shape of, T const* dy, T co
   });
 }
 
-/// Gradient of normalize_sets with respect to x for sets with elements on other ranks; dx may be
-/// dy.
+/// Computes the gradient of normalize_sets with respect to x for sets of which other ranks have a
+/// part. dx may be dy.
 ///
-/// Shapes: as host_maths::normalize_whole_backward
+/// Shapes: as in host_maths::normalize_whole_backward
 template <launcher Launch, class T>
 void normalize_whole_backward(Launch launch, norm_shape const& of, T const* dy, T const* x,
                               accumulate_t<T> const* statistics, accumulate_t<T> const* dgamma,
@@ -340,7 +348,8 @@ __global__ void given_statistics_kernel(T const* mean, T const* variance,
   });
 }
 
-/// Computes the statistics of one set for each channel from a mean and a variance.
+/// Computes the statistics of a set for each channel from a given mean and variance, such as the
+/// running averages of batch norm.
 template <launcher Launch, class T>
 void given_statistics(Launch launch, T const* mean, T const* variance, accumulate_t<T>* statistics,
                       std::size_t channels, double epsilon) {

@@ -12,23 +12,24 @@
 
 namespace plait::cuda_kernels {
 
-/// Pairs of a key and a value, and the arrays of the sorted pairs.
+/// Pairs of a key and a value, and the arrays to which the sorted pairs are written.
 struct pairs_to_sort {
   std::uint32_t const* keys = nullptr;
   std::uint32_t const* values = nullptr;
   std::uint32_t* sorted_keys = nullptr;
   std::uint32_t* sorted_values = nullptr;
   std::size_t count = 0;
-  int key_bits = 32;  ///< the number of lowest bits of a key that are compared
+  int key_bits = 32;  ///< the number of low bits of a key that are compared
 };
 
 namespace detail {
 
-// Sorts with a workspace of `bytes` bytes; without a workspace, sets `bytes` to the size needed.
+// Sorts the pairs, with `bytes` bytes of workspace. If `workspace` is null, does not sort and sets
+// `bytes` to the size that is needed.
 template <launcher Launch>
 void sort_pairs(Launch launch, pairs_to_sort const& pairs, void* workspace, std::size_t& bytes);
 
-#if defined(__CUDACC__)  // an emulated device defines its own
+#if defined(__CUDACC__)  // a program that emulates a device defines its own
 template <launcher Launch>
 void sort_pairs(Launch launch, pairs_to_sort const& pairs, void* workspace, std::size_t& bytes) {
   launch.call("cub::DeviceRadixSort::SortPairs", [&](cudaStream_t stream) {
@@ -41,8 +42,8 @@ void sort_pairs(Launch launch, pairs_to_sort const& pairs, void* workspace, std:
 
 }  // namespace detail
 
-/// Number of elements of workspace that sort_pairs needs on the launcher's device. Launches
-/// nothing.
+/// The number of elements of workspace that sort_pairs needs on the launcher's device. Nothing is
+/// launched.
 template <launcher Launch>
 std::size_t sort_pairs_workspace(Launch launch, std::size_t count, int key_bits) {
   std::size_t bytes = 0;

@@ -11,14 +11,15 @@
 #include "plait/backend/cuda/kernels/launch.hpp"
 #include "plait/core/bfloat16.hpp"
 
-// Products of 16 x 16 matrices by the tensor cores of a warp, all of whose threads call these
-// functions. Matrices are in shared memory, with `stride` elements from row to row. Needs sm_80.
+// Products of 16 x 16 matrices on tensor cores. All threads of a warp call these functions
+// together. Matrices are in shared memory, with `stride` elements from row to row. They need
+// compute capability 8.0.
 
 namespace plait::cuda_kernels {
 
 inline constexpr int core_side = 16;
 
-#if defined(__CUDACC__)  // an emulated device defines its own
+#if defined(__CUDACC__)  // a program that emulates a device defines its own
 
 namespace detail {
 
@@ -35,14 +36,14 @@ __device__ __forceinline__ void load_factor(Factor& factor, bfloat16 const* from
 
 }  // namespace detail
 
-/// The left matrix of a product, or its transpose.
+/// The left matrix of a product; it is transposed if Transposed.
 template <bool Transposed>
 struct left_factor {
   detail::core_factor<nvcuda::wmma::matrix_a, Transposed> of;
 
   __device__ void load(bfloat16 const* from, int stride) { detail::load_factor(of, from, stride); }
 };
-/// The right matrix of a product, or its transpose.
+/// The right matrix of a product; it is transposed if Transposed.
 template <bool Transposed>
 struct right_factor {
   detail::core_factor<nvcuda::wmma::matrix_b, Transposed> of;
@@ -50,7 +51,7 @@ struct right_factor {
   __device__ void load(bfloat16 const* from, int stride) { detail::load_factor(of, from, stride); }
 };
 
-/// A sum of products, initially zero.
+/// The sum of several products, initially zero.
 struct core_sum {
   nvcuda::wmma::fragment<nvcuda::wmma::accumulator, core_side, core_side, core_side, float> of;
 

@@ -6,7 +6,8 @@
 #include "plait/backend/cuda/kernels/launch.hpp"
 #include "plait/backend/window_shape.hpp"
 
-// A thread computes an element of patches, of a map or of its gradient, and adds in one order.
+// Convolution windows and pooling. A thread computes one element of the patches (the im2col
+// matrix), of a map or of a gradient, and adds its terms in a fixed order.
 
 namespace plait::cuda_kernels {
 
@@ -15,22 +16,22 @@ using plait::ext::window_range;
 using plait::ext::window_shape;
 using plait::ext::windows_of_place;
 
-/// The part of the windows that is in patches: rows [first, first + count) of the output of
-/// `samples` images.
+/// The windows that the patches contain: those that compute rows [first, first + count) of the
+/// output of `samples` images.
 struct window_rows {
   std::size_t samples, first, count;
 };
 
 namespace detail {
 
-/// Launches a kernel with one thread for each of n elements; it gets the arguments, then n.
+/// Launches a kernel with one thread for each of n elements. The kernel gets the arguments, then n.
 template <class Launch, class Kernel, class... Arguments>
 void launch_elements(Launch launch, Kernel kernel, std::size_t n, Arguments... arguments) {
   if (n > 0)
     launch(kernel, launch_shape{blocks_for(n, block_threads), block_threads}, arguments..., n);
 }
 
-/// Calls use(place in the map) for the elements of window (oy, ox), row by row.
+/// Calls use(index in the map) for each element of window (oy, ox), row by row; padding is skipped.
 template <class Use>
 __device__ __forceinline__ void for_window(window_shape const& of, std::size_t oy, std::size_t ox,
                                            Use use) {
@@ -40,7 +41,7 @@ __device__ __forceinline__ void for_window(window_shape const& of, std::size_t o
     for (std::size_t x = xs.begin; x < xs.end; ++x) use(y * of.width + x);
 }
 
-/// Calls use(oy, ox) for the windows that contain place `at` of a map, in order.
+/// Calls use(oy, ox) for each window that contains element `at` of a map, in order.
 template <class Use>
 __device__ __forceinline__ void for_windows_of(window_shape const& of, std::size_t at, Use use) {
   auto const ys =
@@ -51,7 +52,7 @@ __device__ __forceinline__ void for_windows_of(window_shape const& of, std::size
     for (std::size_t ox = xs.begin; ox < xs.end; ++ox) use(oy, ox);
 }
 
-/// Returns the place of the first largest element of a window; of the first nan if there is one.
+/// Returns the index of the first largest element of a window, or of its first NaN.
 template <class T>
 __device__ __forceinline__ std::size_t largest_of_window(window_shape const& of, T const* map,
                                                          std::size_t oy, std::size_t ox) {
@@ -90,9 +91,9 @@ __global__ void gather_patches_kernel(window_shape of, window_rows rows, T const
   });
 }
 
-/// Writes the windows of images as rows of `patches`, with zeros for the padding.
+/// Writes each window of the images as a column of `patches`, with zeros for the padding (im2col).
 ///
-/// Shapes: as host_maths::gather_patches
+/// Shapes: as in host_maths::gather_patches
 template <launcher Launch, class T>
 void gather_patches(Launch launch, window_shape const& of, std::size_t samples,
                     std::size_t first_row, std::size_t rows, T const* x, T* patches) {
@@ -121,7 +122,8 @@ __global__ void add_patches_kernel(window_shape of, window_rows rows, T const* p
   });
 }
 
-/// Adds to each element of x the sum over the windows that contain it.
+/// Adds to each element of x its values in all windows that contain it, the gradient of
+/// gather_patches.
 template <launcher Launch, class T>
 void add_patches(Launch launch, window_shape const& of, std::size_t samples, std::size_t first_row,
                  std::size_t rows, T const* patches, T* x) {
@@ -138,7 +140,7 @@ __global__ void exchange_blocks_kernel(T const* from, T* to, std::size_t outer, 
   });
 }
 
-/// to[b][a] = from[a][b], for blocks.
+/// to[b][a] = from[a][b], where an element of the two matrices is a block of `block` numbers.
 template <launcher Launch, class T>
 void exchange_blocks(Launch launch, T const* from, T* to, std::size_t outer, std::size_t inner,
                      std::size_t block) {
@@ -155,7 +157,7 @@ __global__ void add_to_maps_kernel(T const* bias, T* y, std::size_t channels, st
   });
 }
 
-/// Adds a channel's element of `bias` to all elements of its map.
+/// Adds the bias of each channel to all elements of the channel's maps.
 template <launcher Launch, class T>
 void add_to_maps(Launch launch, T const* bias, T* y, std::size_t samples, std::size_t channels,
                  std::size_t map) {
@@ -172,7 +174,7 @@ __global__ void max_pool_kernel(window_shape of, T const* x, T* y, std::size_t n
   });
 }
 
-/// Computes the largest element of each window; nan if it contains one.
+/// Computes the largest element of each window; NaN if the window contains a NaN.
 template <launcher Launch, class T>
 void max_pool(Launch launch, window_shape const& of, std::size_t samples, T const* x, T* y) {
   detail::launch_elements(launch, max_pool_kernel<T>, samples * of.channels * of.out_map(), of, x,
@@ -196,7 +198,8 @@ __global__ void max_pool_backward_kernel(window_shape of, T const* dy, T const* 
   });
 }
 
-/// Gradient of max_pool with respect to its input: the first of equal largest elements gets it.
+/// Computes the gradient of max_pool with respect to x. If a window has several largest elements,
+/// the first gets the gradient.
 template <launcher Launch, class T>
 void max_pool_backward(Launch launch, window_shape const& of, std::size_t samples, T const* dy,
                        T const* x, T* dx) {
@@ -216,7 +219,7 @@ __global__ void average_pool_kernel(window_shape of, T const* x, T* y, std::size
   });
 }
 
-/// Computes the mean of each window, with zeros for padding.
+/// Computes the mean of each window; padding counts as zeros.
 template <launcher Launch, class T>
 void average_pool(Launch launch, window_shape const& of, std::size_t samples, T const* x, T* y) {
   detail::launch_elements(launch, average_pool_kernel<T>, samples * of.channels * of.out_map(), of,
@@ -236,7 +239,7 @@ __global__ void average_pool_backward_kernel(window_shape of, T const* dy, T* dx
   });
 }
 
-/// Gradient of average_pool with respect to its input.
+/// Computes the gradient of average_pool with respect to x.
 template <launcher Launch, class T>
 void average_pool_backward(Launch launch, window_shape const& of, std::size_t samples, T const* dy,
                            T* dx) {

@@ -30,14 +30,15 @@
 
 namespace plait::ext {
 
-/// One rank's member of a group of threads that share one GPU. The ranks copy from and to each
-/// other's buffers, and sum in rank order.
+/// One rank's member of a group of ranks that are threads of one process and share one GPU. A rank
+/// copies data directly from the buffers of the other ranks, and adds values in rank order.
 ///
-/// The threads meet and compare their calls like the threads of a thread_communicator. Then each
-/// rank puts its part of the work into its own stream, after events of the other ranks. No kernel
-/// waits for another one, so results do not depend on which kernels run at the same time.
-/// Cost:    two barriers of the threads per call; the device is not waited for.
-/// Errors:  the errors of thread_communicator, before anything is put into a stream; input_error
+/// The threads wait for each other and compare their calls like the threads of a
+/// thread_communicator. Then each rank puts its part of the call into its own stream, after events
+/// of the other ranks. No kernel waits for another kernel, so the result does not depend on which
+/// kernels run at the same time.
+/// Cost:    two barriers of the threads for each call; no rank waits for the device.
+/// Errors:  the errors of thread_communicator, before any work is put into a stream; input_error
 ///          for a group of more than 16 ranks; cuda_error.
 /// Threads: used by the thread of its rank only.
 class loopback_communicator : public communicator_calls<loopback_communicator> {
@@ -52,8 +53,8 @@ class loopback_communicator : public communicator_calls<loopback_communicator> {
         slot_(world.room_, group_->table, place_of(group_->table, world_rank)) {
     if (size() > cuda_kernels::most_sources)
       throw input_error({detail::place_text(state_->place), "a group of ", size(),
-                         " ranks that share one GPU; at most ", cuda_kernels::most_sources,
-                         " can"});
+                         " ranks shares one GPU; a GPU can be shared by at most ",
+                         cuda_kernels::most_sources, " ranks"});
     device_scope const scope(state_->place);
     auto& mine = events_of(rank());
     mine.ready = detail::make_event_handle(state_->place);
@@ -65,8 +66,8 @@ class loopback_communicator : public communicator_calls<loopback_communicator> {
   [[nodiscard]] int rank() const noexcept { return slot_.rank(); }
   [[nodiscard]] int size() const noexcept { return slot_.size(); }
 
-  /// \see communicator_calls. A message's sender returns when the receiver has put the copy into
-  /// its stream.
+  /// \see communicator_calls. The sender of a message returns when the receiver has put the copy
+  /// into the receiver's stream.
   void wait_for_all() { slot_.meet({.kind = collective::barrier}); }
   template <collective Kind, class T>
   void carry_out(detail::collective_call const& call, std::size_t tensor_bytes) {
@@ -89,8 +90,8 @@ class loopback_communicator : public communicator_calls<loopback_communicator> {
     return group_->events[static_cast<std::size_t>(member)];
   }
   [[nodiscard]] cudaStream_t stream_handle() const { return state_->on(on_); }
-  // The stream of a message: its channel's if it is posted. The sender's thread waits for the
-  // receiver's thread in either case.
+  // Returns the stream of a message: the channel's stream if the message is posted, else the
+  // communicator's. In both cases the sender's thread waits for the receiver's thread.
   [[nodiscard]] plait::ext::stream stream_for(detail::collective_call const& call) const {
     return call.is_posted() ? call.channel : on_;
   }
@@ -104,7 +105,7 @@ class loopback_communicator : public communicator_calls<loopback_communicator> {
                   state_->place);
   }
 
-  // The interface that do_part() needs: it puts copies and sums into this member's stream.
+  // The members' buffers, as do_part() needs them; copies and sums go into this member's stream.
   struct shared_buffers {
     loopback_communicator const& of;
 
@@ -120,12 +121,12 @@ class loopback_communicator : public communicator_calls<loopback_communicator> {
     }
   };
 
-  // Runs one collective: records that this member's buffers are ready, meets the others, puts this
-  // member's part into its stream after the others' buffers are ready, leaves, and makes the stream
-  // wait for the others' parts.
+  // Runs one collective. This member records an event when its buffers are ready and meets the
+  // other members. It puts its part into its stream, after the events of the other members, and
+  // leaves. Then its stream waits for the parts of the other members.
   //
-  // An event is recorded again only after the next barrier has begun: then the other ranks have put
-  // all waits for it into their streams.
+  // An event may be recorded once more only when all ranks have put their waits for it into their
+  // streams. The next barrier ensures this.
   template <class Move>
   void exchange(detail::collective_call const& call, std::size_t tensor_bytes, Move move) {
     state_->require_no_capture("ranks that share a GPU communicated");
@@ -133,7 +134,7 @@ class loopback_communicator : public communicator_calls<loopback_communicator> {
     record(events_of(rank()).ready);
     slot_.meet(call);
     if (tensor_bytes != 0) {
-      // If anything fails here, this member must still leave, or the others would wait forever.
+      // After a failure this member must still leave, or the other members would wait forever.
       std::exception_ptr failure;
       try {
         for_each_other([&](int other) { wait_for(events_of(other).ready); });
@@ -148,9 +149,10 @@ class loopback_communicator : public communicator_calls<loopback_communicator> {
     }
   }
 
-  // Sends a message: the sender shows its buffer and waits until the receiver has put the copy into
-  // its stream; the sender's stream then waits for that copy. The letterbox counts like
-  // barrier_slot: 3k+1 posted, 3k+2 being copied, 3k+3 done.
+  // Sends a message. The sender publishes its buffer in a mailbox and waits until the receiver has
+  // put the copy into the receiver's stream; then the sender's stream waits for the copy. The
+  // mailbox counts its states: for message k, 3k + 1 is posted, 3k + 2 is being copied and 3k + 3
+  // is done.
   void post(detail::collective_call const& call) {
     int const to = call.other;
     check_other_end(call);
@@ -226,7 +228,8 @@ class loopback_communicator : public communicator_calls<loopback_communicator> {
     for (int i = 1; i < size(); ++i) action((rank() + i) % size());
   }
 
-  // Puts sums (or maxima) of the members' values, in rank order, into the stream.
+  // Puts into the stream a kernel that adds the members' values, or computes their maximum, in rank
+  // order.
   template <class T, class Source>
   void combine(reduction operation, Source source_of, T* out, std::size_t count) const {
     cuda_kernels::source_table<T> table{};

@@ -13,26 +13,27 @@
 
 namespace plait::detail {
 
-// A group: its members' rendezvous, and the events that they show each other. The events live as
-// long as the world, since a member may end while another one still has to wait for its last call.
+// The rendezvous of a group's threads, and the events for which its members wait. The events exist
+// as long as the world, since a member may end while another member still has to wait for its last
+// call.
 struct loopback_group {
   explicit loopback_group(std::vector<int> ranks) : table(std::move(ranks)) {
     events.resize(table.members.size());
   }
   struct member_events {
     event_handle ready, done;
-    std::vector<event_handle> received;  // indexed by sender
+    std::vector<event_handle> received;  // for each sender, the copy of its message
   };
   thread_group table;
-  std::vector<member_events> events;  // each element is made by its member
+  std::vector<member_events> events;  // each member creates its own element
 };
 
 }  // namespace plait::detail
 
 namespace plait::ext {
 
-/// The state that ranks of one process share when they exchange data by loopback_communicators: the
-/// groups, and the room in which their threads wait for each other.
+/// The state that the ranks of one process share when they exchange data by loopback_communicators:
+/// the groups, and the barrier in which their threads wait for each other.
 ///
 /// Threads: as for thread_world.
 class loopback_world {
@@ -41,7 +42,7 @@ class loopback_world {
   loopback_world(loopback_world const&) = delete;
   loopback_world& operator=(loopback_world const&) = delete;
 
-  /// Declares a group by its world ranks in group order; returns its id: 0, 1, 2, ...
+  /// Declares a group by its world ranks, in group order. Returns its id; ids count from 0.
   [[gnu::cold]] int add_group(std::vector<int> members) {
     auto& group =
         *groups_.emplace_back(std::make_unique<detail::loopback_group>(std::move(members)));

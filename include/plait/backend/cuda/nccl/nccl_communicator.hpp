@@ -43,9 +43,9 @@ constexpr ncclDataType_t nccl_type() {
   }
 }
 
-/// The links of a rank's channels. They are destroyed in the order in which they were made, since
-/// both ends take part in the end of a link: in each round of channels_of_stages a rank is in one
-/// of them.
+/// The NCCL communicators of a rank's channels. They are destroyed in the order in which they were
+/// created, because both ends must take part in destroying a communicator. Each rank creates at
+/// most one in each round of channels_of_stages, so that the orders of all ranks agree.
 class nccl_channels {
  public:
   nccl_channels() = default;
@@ -73,11 +73,11 @@ namespace plait::ext {
 
 class nccl_communicator;
 
-/// Messages that are sent and received together, in any order: make the group before them and pass
-/// it to each.
+/// Messages that are exchanged together, in any order: construct an nccl_group and pass it to each
+/// send and receive.
 ///
-/// Errors:  finish() throws the errors of all of them; without it the next call, or the device's
-///          synchronize(), throws them.
+/// Errors:  finish() throws the errors of all messages. If it is not called, the next call, or the
+///          device's synchronize(), throws them.
 class nccl_group {
  public:
   explicit nccl_group(nccl_communicator& comm);
@@ -95,31 +95,31 @@ class nccl_group {
   bool open_ = true;
 };
 
-/// One rank's member of a group of GPUs, through NCCL. Calls put their work into the group's stream
-/// and return; buffers are in the memory of the rank's device and belong to the stream until it is
-/// synchronized.
+/// One rank's member of a group of GPUs that communicate by NCCL. A call puts its work into the
+/// group's stream and returns. Its buffers are in the memory of the rank's device and must not be
+/// used outside the stream until the stream is synchronized.
 ///
-/// Results are equal bit for bit on every rank of a group. Sums depend on NCCL's choice of an
-/// algorithm, and so on the number of ranks. The maximum of a NaN and a number is undefined.
-/// Cost:    NCCL's; groups of one rank copy at most.
-/// Errors:  size_mismatch on this rank, before anything is sent, for a size that does not fit;
-///          calls of different ranks are not compared. nccl_error for NCCL's errors;
+/// Results are equal bit for bit on every rank of a group. The order of additions depends on the
+/// algorithm that NCCL chooses, and thus on the number of ranks. The maximum of a NaN and a number
+/// is undefined.
+/// Cost:    NCCL's cost; in a group of one rank, at most a copy.
+/// Errors:  size_mismatch on this rank, before any data is sent, if the size of an argument is
+///          wrong; the calls of different ranks are not compared. nccl_error for NCCL's errors;
 ///          communication_timeout, with the unfinished work; job_aborted if another rank of the
-///          process has failed. After one of the last three the communicators of the rank are
-///          aborted.
+///          process has failed. The last three abort all communicators of the rank.
 /// Threads: used by the thread of its rank only.
 class nccl_communicator : public communicator_calls<nccl_communicator> {
  public:
-  /// The group `members` (world ranks), which communicates on stream `on` over `link`; a group of
-  /// one rank needs no link.
+  /// Constructs the member `world_rank` of the group `members` (world ranks), which communicates on
+  /// stream `on` over `link`. A group of one rank needs no link.
   nccl_communicator(cuda_device& device, stream on, std::shared_ptr<detail::nccl_link> link,
                     std::vector<int> members, int world_rank)
       : state_(&device.state()), on_(on), link_(std::move(link)), members_(std::move(members)) {
     while (members_[static_cast<std::size_t>(rank_)] != world_rank) ++rank_;
   }
 
-  /// Sets the link for messages that are posted on a channel: a communicator of the sender and the
-  /// receiver, in this order.
+  /// Sets the NCCL communicator for messages that are posted on a channel. Its ranks are the sender
+  /// and the receiver, in this order.
   void use_for(plait::ext::stream channel, std::shared_ptr<detail::nccl_link> link) {
     if (channels_ == nullptr) channels_ = std::make_shared<detail::nccl_channels>();
     channels_->add(channel_number(channel), std::move(link));
@@ -128,8 +128,8 @@ class nccl_communicator : public communicator_calls<nccl_communicator> {
   [[nodiscard]] int rank() const noexcept { return rank_; }
   [[nodiscard]] int size() const noexcept { return static_cast<int>(members_.size()); }
 
-  /// \see communicator_calls. NCCL pairs messages of two ranks by their order; a tag is only in
-  /// messages of errors.
+  /// \see communicator_calls. NCCL matches messages of two ranks by their order; a tag only appears
+  /// in the texts of errors.
   void wait_for_all() {
     if (size() == 1) return;
     state_->require_no_capture("barrier() was called");
@@ -148,7 +148,7 @@ class nccl_communicator : public communicator_calls<nccl_communicator> {
     } else {
       check_shape(call);
     }
-    // A message without elements is sent, too.
+    // A message is sent even if it has no elements, because the receiver waits for it.
     if (size() > 1 && (tensor_bytes != 0 || is_message(Kind)))
       link_->issue(call, [&](ncclComm_t comm) {
         if constexpr (Kind == collective::all_to_all) return together<T>(call);
@@ -159,7 +159,7 @@ class nccl_communicator : public communicator_calls<nccl_communicator> {
 
   using communicator_calls::receive;
   using communicator_calls::send;
-  /// Sends as a part of `group`; its messages are exchanged when it is finished.
+  /// Adds a send to `group`; its messages are exchanged when `group` is finished.
   template <class T>
   void send(nccl_group& group, std::span<T> values, int to) {
     using element = std::remove_const_t<T>;
@@ -186,8 +186,8 @@ class nccl_communicator : public communicator_calls<nccl_communicator> {
   [[nodiscard]] detail::nccl_link* link_of(plait::ext::stream channel) const {
     return channels_ == nullptr ? nullptr : channels_->link(channel_number(channel));
   }
-  // Posts a message on its channel, which has a stream and a communicator of its own, so that the
-  // message waits for no other.
+  // Posts a message on its channel. A channel has its own stream and communicator, so that the
+  // message does not wait for other messages.
   template <collective Kind, class T>
   void post(detail::collective_call const& call) {
     std::size_t const n = call.bytes / sizeof(T);
@@ -207,7 +207,7 @@ class nccl_communicator : public communicator_calls<nccl_communicator> {
     return kind == collective::send || kind == collective::receive;
   }
 
-  // Makes a call that is one function of NCCL.
+  // Makes a call that corresponds to one function of NCCL.
   template <collective Kind, class T>
   ncclResult_t one_call(detail::collective_call const& call, ncclComm_t comm) const {
     constexpr auto type = detail::nccl_type<T>();
@@ -228,7 +228,7 @@ class nccl_communicator : public communicator_calls<nccl_communicator> {
     else return ncclRecv(to, n, type, call.other, comm, stream());
   }
 
-  // Makes an all_to_all, as a group of messages.
+  // Makes an all_to_all call as a group of sends and receives.
   template <class T>
   ncclResult_t together(detail::collective_call const& call) {
     nccl_group group(*this);
@@ -244,7 +244,7 @@ class nccl_communicator : public communicator_calls<nccl_communicator> {
     return ncclGroupEnd();
   }
 
-  // Copies the block that stays on this rank, which NCCL copies in some calls only.
+  // Copies the block that this rank sends to itself, which NCCL copies only in some calls.
   template <collective Kind, class T>
   void copy_own_block(detail::collective_call const& call) const {
     [[maybe_unused]] auto const* const from = static_cast<T const*>(call.source);
@@ -257,7 +257,7 @@ class nccl_communicator : public communicator_calls<nccl_communicator> {
     }
   }
 
-  // Returns the elements of one block.
+  // Returns the number of elements of one block.
   template <class T>
   [[nodiscard]] std::size_t each_of_all_to_all(detail::collective_call const& call) const {
     return call.bytes / sizeof(T) / members_.size();

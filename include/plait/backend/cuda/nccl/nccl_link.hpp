@@ -21,7 +21,7 @@
 
 namespace plait::ext {
 
-/// A call of NCCL failed; `what()` names the rank, the call, the group and NCCL's error.
+/// Thrown if a call of NCCL fails; `what()` names the rank, the call, the group and NCCL's error.
 struct nccl_error : cuda_error {
   using cuda_error::cuda_error;
 };
@@ -36,16 +36,17 @@ namespace plait::detail {
                     ncclGetLastError(nullptr), ")"});
 }
 
-// One NCCL communicator of one rank. It never blocks inside NCCL, so that it can be given up: every
-// call returns at once, and its progress is polled until it has ended, failed or taken too long.
+// One rank's NCCL communicator. It is created as non-blocking, so that it can be aborted at any
+// time: every call returns at once, and plait polls until the call has ended, has failed or has
+// taken too long.
 //
-// If one rank aborts, all must. A rank that has learnt of a failure (by an error or by the job's
-// signal), or that ends by an exception, aborts; otherwise it finalizes and destroys the
-// communicator.
+// If one rank aborts, all ranks must. The destructor therefore aborts if the job's signal is raised
+// or an exception is being thrown; otherwise it finalizes and destroys the communicator.
 // Threads: the rank's thread.
 class nccl_link final : public stream_user {
  public:
-  // Makes the world; all its ranks call it with the id that one of them made.
+  // Creates the communicator of the world. All its ranks call it, with the id that one of them has
+  // made.
   nccl_link(cuda_state& state, std::vector<int> members, int rank, ncclUniqueId id)
       : state_(state), members_(std::move(members)) {
     auto config = make_config();
@@ -58,12 +59,12 @@ class nccl_link final : public stream_user {
     });
   }
 
-  // Makes a part of `world`; all ranks of the world make one at the same time. `rank` is the index
-  // in `members`.
+  // Creates a communicator of some members of `world`; all ranks of the world create such a
+  // communicator, or call take_no_part(), at the same time. `rank`: this rank's index in `members`.
   nccl_link(nccl_link& world, std::vector<int> members, int rank)
       : state_(world.state_), members_(std::move(members)) {
     auto config = make_config();
-    config.splitShare = 1;  // all communicators of a rank are given up together
+    config.splitShare = 1;  // so that all communicators of a rank are aborted together
     device_scope const scope(state_.place);
     register_with_device([&] {
       state_.check_signal();
@@ -73,7 +74,8 @@ class nccl_link final : public stream_user {
     });
   }
 
-  /// Takes part in ncclCommSplit when the other ranks of this world make parts without this rank.
+  /// Takes part in an ncclCommSplit in which the other ranks of this world create communicators
+  /// that do not contain this rank.
   void take_no_part() {
     auto config = make_config();
     config.splitShare = 1;
@@ -91,19 +93,20 @@ class nccl_link final : public stream_user {
         device_scope const scope(state_.place);
         settle(ncclCommFinalize(*comm_), "ncclCommFinalize");
         (void)ncclCommDestroy(std::exchange(*comm_, nullptr));
-      } catch (...) {  // leave() does the rest
+      } catch (...) {  // leave() aborts it
       }
     leave();
   }
 
   [[nodiscard]] std::vector<int> const& members() const { return members_; }
-  // The communicator for calls between ncclGroupStart and ncclGroupEnd; null after an abort.
+  // Returns the communicator for calls between ncclGroupStart and ncclGroupEnd, or null after an
+  // abort.
   [[nodiscard]] ncclComm_t handle() const { return *comm_; }
   [[nodiscard]] std::string where() const {
     return concat({"NCCL group ", ranks_in_braces(members_)});
   }
 
-  // Makes one call: work(communicator) -> ncclResult_t.
+  // Makes one call of NCCL, by work(communicator), which returns an ncclResult_t.
   template <class Work>
   void issue(collective_call const& call, Work work) {
     begin(call);
@@ -111,7 +114,7 @@ class nccl_link final : public stream_user {
     settle(work(*comm_), nullptr);
   }
 
-  // Members of stream_user
+  // Functions of stream_user.
   void check() override {
     if (*comm_ == nullptr) return;
     ncclResult_t now = ncclSuccess;
@@ -122,7 +125,7 @@ class nccl_link final : public stream_user {
   std::string pending() const override {
     return has_call_ ? call_text(last_, members_) : std::string{};
   }
-  // Aborting may hang if other ranks have died, so a thread of its own does it.
+  // Aborts in a separate thread, because the abort may hang if other ranks have died.
   void abandon() noexcept override {
     auto* const comm = std::exchange(*comm_, nullptr);
     if (comm == nullptr) return;
@@ -135,7 +138,7 @@ class nccl_link final : public stream_user {
         done.set_value();
       }).detach();
       ended_ = std::move(ended);
-    } catch (std::exception const&) {  // the system has no more threads
+    } catch (std::exception const&) {  // no further thread can be started
     }
   }
   bool is_ending() const noexcept override {
@@ -149,7 +152,8 @@ class nccl_link final : public stream_user {
     return config;
   }
 
-  // A communicator that could not be made is given up here, since no destructor runs for it.
+  // Creates the communicator by make() and registers it with the device. If make() fails, the
+  // communicator is aborted here, since no destructor will run.
   template <class Make>
   void register_with_device(Make make) {
     try {
@@ -176,7 +180,8 @@ class nccl_link final : public stream_user {
                         ": the communicator has been aborted after an earlier error"});
   }
 
-  // Waits until NCCL has accepted the call; `name` names a call that moves no data.
+  // Waits until NCCL has accepted the call. `name`: the name of a function that moves no data, null
+  // for a collective or message.
   void settle(ncclResult_t code, char const* name) {
     if (code != ncclSuccess && code != ncclInProgress) fail(code, name);
     ncclResult_t now = ncclInProgress;
@@ -212,7 +217,7 @@ class nccl_link final : public stream_user {
   std::unique_ptr<ncclComm_t> comm_ = std::make_unique<ncclComm_t>(nullptr);
   collective_call last_{};
   bool has_call_ = false;
-  std::future<void> ended_;  // an abort's end
+  std::future<void> ended_;  // ready when an abort has ended
   int exceptions_ = std::uncaught_exceptions();
 };
 

@@ -22,19 +22,19 @@
 
 namespace plait::ext {
 
-/// The matrix products of a cuda_queue, its stream and its scratch memory.
+/// The part of cuda_queue that computes matrix products, with its stream and scratch memory.
 template <class Queue>
 class cuda_products {
   template <class T>
-  using in = matrix<T const>;  // read only
+  using in = matrix<T const>;  // an operand that is only read
 
  public:
-  /// The stream and the launcher for kernels of the program's own, see cuda_queue::run().
+  /// Returns the stream, and the launcher, for kernels of users; see cuda_queue::run().
   [[nodiscard]] cudaStream_t stream() const { return state_->on(on_); }
   [[nodiscard]] cuda_launcher launcher() const { return {state_->place, stream()}; }
 
-  /// The result may be float if the operands are bfloat16. A slow kernel of plait's own multiplies
-  /// shapes that the library refuses.
+  /// Computes a matrix product, whose result may be float if the operands are bfloat16. For shapes
+  /// that cuBLASLt refuses, plait uses its own kernel, which is slow.
   template <class A, class C>
   void run(operation::matmul, in<A> a, in<A> b, matrix<C> c, transposes lie,
            bool accumulate) const {
@@ -56,8 +56,9 @@ class cuda_products {
                                             lie.a, lie.b, accumulate, m, n, k, a.data, a.stride,
                                             b.data, b.stride, c.data, c.stride});
   }
-  /// Lets cuBLASLt compute the epilogue if it can: it adds a row and a matrix, and in bfloat16
-  /// applies gelu and its derivative.
+  /// Computes a matrix product and an epilogue. cuBLASLt computes the epilogue if it can: it adds a
+  /// row and a matrix, and in bfloat16 it applies gelu or its derivative. Otherwise kernels of
+  /// plait compute it after the product.
   template <class T, class Function>
   void run(operation::matmul, in<T> a, in<T> b, matrix<T> c, transposes lie,
            epilogue<T, Function> const& then) const {
@@ -90,8 +91,9 @@ class cuda_products {
     }
     matmul_in_passes(queue(), a, b, c, lie, then);
   }
-  /// With cuda_options::fused_bias_gradient the library sums operands in bfloat16 up in float
-  /// together with the product. A small kernel adds its sums to the existing ones.
+  /// Computes a matrix product and sums over an operand, the gradient of a bias. With
+  /// cuda_options::fused_bias_gradient, and operands in bfloat16, cuBLASLt computes the sums in
+  /// float together with the product, and a small kernel adds them to the existing sums.
   template <class A, class C, class S>
   void run(operation::matmul, in<A> a, in<A> b, matrix<C> c, transposes lie, bool accumulate,
            operand_sums<S> const& with) const {

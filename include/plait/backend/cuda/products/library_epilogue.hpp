@@ -13,15 +13,17 @@
 
 namespace plait::detail {
 
-// An epilogue in cuBLASLt's terms; CUBLASLT_EPILOGUE_DEFAULT if the library has none that fits.
+// An epilogue (a computation on the result of a product) in cuBLASLt's terms;
+// CUBLASLT_EPILOGUE_DEFAULT if the library has none that fits.
 struct library_epilogue {
   cublasLtEpilogue_t kind = CUBLASLT_EPILOGUE_DEFAULT;
   epilogue_operands operands{};
 };
 
-// A row, and values before gelu, must be aligned to 16 bytes, which the heuristic does not check.
-// The library's gelu is the tanh form with the accuracy of bfloat16, so it is used only in
-// bfloat16. Its relu is not used: its result for NaN is not documented, and plait's keeps NaN.
+// Translates an epilogue. A row, and values before gelu, must be aligned to 16 bytes; cuBLASLt's
+// heuristic does not check this. The library's gelu is the tanh form with the accuracy of bfloat16,
+// so it is used only for bfloat16. The library's relu is not used: its result for NaN is not
+// documented, and relu of plait keeps NaN.
 template <class T, class Function>
 library_epilogue library_epilogue_of(epilogue<T, Function> const& then, T* c, std::size_t columns,
                                      bool fuses_gelu) {
@@ -35,7 +37,7 @@ library_epilogue library_epilogue_of(epilogue<T, Function> const& then, T* c, st
   } else if constexpr (std::is_same_v<T, bfloat16>) {
     bool const fits = fuses_gelu && columns % 8 == 0;
     if constexpr (std::is_same_v<Function, functions::gelu_tanh>)
-      if (fits && is_aligned(c) && then.mapped != c)  // both are written
+      if (fits && is_aligned(c) && then.mapped != c)  // cuBLASLt writes both c and mapped
         return {adds ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX,
                 {.row = then.row, .before = c}};
     if constexpr (std::is_same_v<Function, functions::gelu_tanh_derivative>)

@@ -34,8 +34,8 @@ constexpr cudaDataType_t cuda_data_type() {
   else return CUDA_R_32F;
 }
 
-// The request for one matrix product c = a b (plus c, or plus another matrix with the layout of c),
-// row-major.
+// The description of one matrix product, with row-major matrices: c = a b, optionally plus the old
+// c or plus another matrix with the layout of c.
 struct matrix_product {
   std::size_t m = 0, n = 0, k = 0;
   std::size_t lda = 0, ldb = 0, ldc = 0;
@@ -46,21 +46,23 @@ struct matrix_product {
 
   friend auto operator<=>(matrix_product const&, matrix_product const&) = default;
 
-  // Returns the greatest power of two up to 16 that divides an address. No kernel needs more, and
-  // the choice of a kernel, and with it the bits, should not depend on more.
+  // Returns the greatest power of two up to 16 that divides an address. No kernel needs a larger
+  // alignment, and the choice of a kernel, which affects the last bits of results, should not
+  // depend on more.
   static unsigned alignment_of(void const* data) {
     auto const address = reinterpret_cast<std::uintptr_t>(data) | 16u;
     return static_cast<unsigned>(address & (~address + 1));
   }
 
-  // Lowers the alignment of c to the alignment of the matrix that is added instead of c, if not
-  // null.
+  // Lowers the alignment of c to the alignment of `added`, the matrix that is added instead of c,
+  // unless it is null.
   void align_to(void const* added) {
     if (added != nullptr) alignment[2] = std::min(alignment[2], alignment_of(added));
   }
 
-  // Returns the bytes for the sums of an operand at the beginning of the workspace, rounded up to
-  // the alignment of the rest.
+  // Returns the size of the part of the workspace, at its beginning, in which the library writes
+  // the sums over an operand; 0 if the epilogue has no sums. It is rounded up, so that the rest of
+  // the workspace stays aligned.
   std::size_t sums_bytes() const {
     std::size_t const count = epilogue == CUBLASLT_EPILOGUE_BGRADA   ? n
                               : epilogue == CUBLASLT_EPILOGUE_BGRADB ? m
@@ -92,9 +94,10 @@ matrix_product product_of(bool a_transposed, bool b_transposed, std::size_t m, s
           .alignment = {aligned(a), aligned(b), aligned(c)}};
 }
 
-// Operands of an epilogue in addition to c: the matrix that is added instead of c, the row that is
-// added, the values before a function or its derivative, in the layout of c, and the sums of an
-// operand, at the beginning of the workspace.
+// The operands of an epilogue in addition to c. `added`: the matrix that is added instead of c.
+// `row`: the row that is added to each row. `before`: the values before a function or its
+// derivative, in the layout of c. `sums`: the sums over an operand, at the beginning of the
+// workspace.
 struct epilogue_operands {
   void const* added = nullptr;
   void const* row = nullptr;
@@ -102,10 +105,10 @@ struct epilogue_operands {
   float* sums = nullptr;
 };
 
-// Computes the matrix products of one rank through cuBLASLt. It asks for the library's algorithms
-// once for each shape, and keeps the first that runs, or, if the options say so, the fastest; so
-// equal products are computed alike. The library is column-major, so it gets the transposed
-// problem: c^T = b^T a^T.
+// Computes the matrix products of one rank by cuBLASLt. For each shape it requests the library's
+// algorithms once and keeps the first that runs, or the fastest if the options say so; therefore
+// equal products are always computed by the same algorithm. The library is column-major, so it gets
+// the transposed problem: c^T = b^T a^T.
 class matrix_products {
  public:
   matrix_products(cuda_place at, cuda_options const& how)
@@ -120,29 +123,31 @@ class matrix_products {
     handle_.reset(handle);
     cudaDeviceProp about{};
     check(cudaGetDeviceProperties(&about, at_.device), "cudaGetDeviceProperties", at_);
-    // On other GPUs than Hopper the library's gelu was measured to be a separate pass, slower than
-    // plait's (pull request 653 of llm.c, which now leaves it off everywhere).
+    // On GPUs other than Hopper, measurements showed that the library's gelu is a separate pass,
+    // slower than plait's gelu (pull request 653 of llm.c, which now turns it off everywhere).
     fuses_gelu_ = how.fused_gelu && about.major == 9;
   }
 
-  // Returns true if the library is asked for gelu and its derivative, in bfloat16.
+  // Returns true if the library computes gelu and its derivative in bfloat16.
   [[nodiscard]] bool fuses_gelu() const { return fuses_gelu_; }
 
-  // Returns true if the library is asked to add the other summand of a residual.
+  // Returns true if the library adds the skip connection of a residual.
   [[nodiscard]] bool fuses_residuals() const { return fuses_residuals_; }
 
-  // Returns true if the library is asked for the sums of an operand: the workspace needs room for
-  // them.
+  // Returns true if the library computes the sums over an operand. The workspace must have space
+  // for them.
   [[nodiscard]] bool fuses_sums(matrix_product const& what) const {
     return fuses_sums_ && what.sums_bytes() < workspace_bytes_;
   }
 
   [[nodiscard]] bool knows(matrix_product const& what) const { return plans_.contains(what); }
 
-  // Returns false, with nothing done, if the library cannot compute the product with this epilogue.
+  // Computes a product. Returns false, with nothing written, if the library cannot compute it with
+  // this epilogue.
   [[nodiscard]] bool run(matrix_product const& what, void const* a, void const* b, void* c,
                          epilogue_operands const& more, std::byte* workspace, cudaStream_t stream) {
-    // An error of an earlier kernel would be reported as the library's refusal.
+    // Checks for an error of an earlier kernel, which would otherwise look like a refusal by the
+    // library.
     if (auto const earlier = cudaPeekAtLastError(); earlier != cudaSuccess)
       check(earlier, concat({"a kernel launched before ", what.text()}).c_str(), at_);
     auto found = plans_.find(what);
@@ -161,7 +166,8 @@ class matrix_products {
           workspace + what.sums_bytes(), workspace_bytes_ - what.sums_bytes(), stream);
     };
     if (is_new && times_) put_fastest_first(plan.algorithms, what, call, stream);
-    // The library may offer an algorithm and then refuse to run it; the next one is kept instead.
+    // The library may offer an algorithm and then refuse to run it. In that case the next algorithm
+    // replaces it.
     while (!plan.algorithms.empty()) {
       auto const code = call(plan.algorithms.front(), c);
       if (code == CUBLAS_STATUS_SUCCESS) return true;
@@ -177,17 +183,17 @@ class matrix_products {
  private:
   static constexpr int most_algorithms = 8;
 
-  struct algorithm {  // named, since nvcc 13 crashes on a vector of an unnamed type
+  struct algorithm {  // has a name, since nvcc 13 crashes on a vector of an unnamed type
     cublasLtMatmulAlgo_t how;
   };
   struct prepared {
     product_handle operation;
     layout_handle a, b, c;
-    std::vector<algorithm> algorithms;  // best first; empty: the library cannot compute it
+    std::vector<algorithm> algorithms;  // best first; empty if the library has none
   };
 
-  // Times the algorithms into an unused result and sorts them; algorithms that cannot run are last.
-  // Without memory for the result, the order stays.
+  // Times the algorithms, with a temporary matrix as the result, and sorts them; algorithms that
+  // cannot run are last. If there is no memory for the temporary matrix, the order does not change.
   template <class Call>
   [[gnu::cold]] void put_fastest_first(std::vector<algorithm>& algorithms,
                                        matrix_product const& what, Call call,
@@ -237,7 +243,7 @@ class matrix_products {
     if (more.sums != nullptr)
       set(operation, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, std::int32_t{CUDA_R_32F});
     set_operands(operation, what, more);
-    // Row-major (rows, columns) is column-major (columns, rows).
+    // A row-major (rows, columns) matrix is a column-major (columns, rows) matrix.
     out.a = layout(what.in, what.a_transposed ? what.m : what.k,
                    what.a_transposed ? what.k : what.m, what.lda);
     out.b = layout(what.in, what.b_transposed ? what.k : what.n,
@@ -252,7 +258,7 @@ class matrix_products {
             "cublasLtMatmulPreferenceSetAttribute", at_);
     };
     prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, workspace_bytes_ - what.sums_bytes());
-    // Parts of a long sum must not be rounded to the type of the result.
+    // Partial sums of a long product must not be rounded to the type of the result.
     prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
            std::uint32_t{CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
     prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, std::uint32_t{what.alignment[1]});
@@ -269,7 +275,7 @@ class matrix_products {
       if (auto const& offer = offers[static_cast<std::size_t>(i)];
           offer.state == CUBLAS_STATUS_SUCCESS)
         out.algorithms.push_back({offer.algo});
-    // The library may also report an epilogue as invalid that it lacks for these types.
+    // If the library lacks an epilogue for these types, it may also report it as an invalid value.
     bool const refuses =
         code == CUBLAS_STATUS_NOT_SUPPORTED ||
         (code == CUBLAS_STATUS_INVALID_VALUE && what.epilogue != CUBLASLT_EPILOGUE_DEFAULT);
