@@ -9,10 +9,13 @@
 // The arguments of queue operations other than pointers and lengths; plain data for all devices.
 namespace plait::ext {
 
-/// The position of a local block (positions, batch, columns) in the whole activation. An element's
-/// global index is (sample * sequence_global + position) * width_global + column, all three global.
+/// The position of this rank's block of an activation, of shape (positions, batch, columns), in the
+/// whole activation, for dropout: random numbers are drawn by global index, so that they do not
+/// depend on the split. An element's global index is (sample * sequence_global + position) *
+/// width_global + column, all three global.
 struct dropout_block {
-  std::size_t batch_local = 1;  ///< samples in the block; row r has position r / batch_local of it
+  /// Number of samples in the block; row r is position r / batch_local.
+  std::size_t batch_local = 1;
   std::size_t first_position = 0;
   std::size_t first_sample = 0;
   std::size_t first_column = 0;
@@ -20,11 +23,12 @@ struct dropout_block {
   std::size_t width_global = 1;
 };
 
-/// The key of the random numbers of a dropout; the step is read when the operation runs.
+/// The key of a dropout's random numbers. The step number is read through the pointer when the
+/// operation runs, since a recorded graph repeats the operation with the same arguments.
 struct dropout_key {
   std::uint64_t seed = 0;
   std::uint32_t site = 0;
-  std::uint32_t const* step = nullptr;  ///< in the device's memory
+  std::uint32_t const* step = nullptr;  ///< pointer to the device's memory
 };
 
 /// Consecutive elements of an arena that an optimizer updates with the same factors.
@@ -35,7 +39,8 @@ struct update_range {
   double decay = 1;  ///< factor of the weight decay, 0 if there is none
 };
 
-/// A block of an arena, in elements, and the index of its sum of squares in a list.
+/// A block of an arena, in elements, and the index at which the sum of its squares is stored in a
+/// list.
 struct squares_range {
   std::size_t offset = 0;
   std::size_t count = 0;
@@ -65,23 +70,25 @@ struct sgd_numbers {
   double learning_rate = 1e-2;
 };
 
-/// A block of a rank's parameters for an optimizer, all in the device's memory.
+/// The operands of an optimizer's step on a block of a rank's parameters; all pointers are to the
+/// device's memory.
 ///
-/// Shapes: parameters, gradients, copies and each of the states: `count` elements at equal offsets;
-///         consecutive states are `state_stride` elements apart. The ranges cover the block, in
-///         order.
+/// Shapes: parameters, gradients, copies and each optimizer state (such as a moment of AdamW) have
+///         `count` elements; an element has the same offset in each. A state begins `state_stride`
+///         elements after the previous state. The ranges cover the block, in order.
 template <class Parameter, class Gradient = Parameter, class Copy = Parameter>
 struct optimizer_arena {
   Parameter* parameters = nullptr;
   Gradient const* gradients = nullptr;
   Parameter* states = nullptr;
-  Copy* copies = nullptr;  ///< if not null, receives the new parameters in the type that layers see
+  /// If not null, receives the new parameters, converted to the type in which layers compute.
+  Copy* copies = nullptr;
   std::size_t count = 0;
   std::size_t state_stride = 0;
   update_range const* ranges = nullptr;
   int range_count = 0;
-  /// A factor for the gradients (clipping). If it is NaN, the step is skipped: the optimizer
-  /// changes nothing.
+  /// A factor for the gradients, for gradient clipping. If it is NaN, the step is skipped: the
+  /// optimizer changes nothing.
   double const* gradient_scale = nullptr;
 };
 

@@ -12,10 +12,11 @@
 // The arguments of attention other than pointers; plain data for all devices.
 namespace plait::ext {
 
-/// The mask of an attention: the keys of its own sample that a query sees.
+/// The mask of an attention: which keys of the query's own sample a query attends to.
 struct attention_options {
-  bool causal = true;      ///< true: keys of its own and earlier positions; false: all
-  std::size_t window = 0;  ///< only this many last keys, including its own; 0: no limit
+  bool causal = true;  ///< true: keys of the query's own and earlier positions; false: all keys
+  /// Number of last keys, including the query's own, that are visible; 0: no limit.
+  std::size_t window = 0;
   friend constexpr bool operator==(attention_options const&, attention_options const&) = default;
   friend constexpr auto operator<=>(attention_options const&, attention_options const&) = default;
 };
@@ -25,15 +26,15 @@ struct key_range {
   std::size_t first, last;
 };
 
-/// Returns the first and the last key that a query sees; every device uses this rule. Both grow
-/// with the query.
+/// Returns the first and the last key that a query attends to; every device uses this rule. Neither
+/// decreases from one query to the next.
 PLAIT_HOST_DEVICE constexpr key_range visible_keys(attention_options const& how, std::size_t query,
                                                    std::size_t sequence) {
   std::size_t const last = how.causal ? query : sequence - 1;
   return {how.window != 0 && last >= how.window ? last - how.window + 1 : 0, last};
 }
 
-/// Returns the first query that sees a key.
+/// Returns the first query that attends to a key.
 PLAIT_HOST_DEVICE constexpr std::size_t first_query_of(attention_options const& how,
                                                        std::size_t key) {
   return how.causal ? key : 0;
@@ -56,8 +57,8 @@ struct attention_shape {
   friend constexpr auto operator<=>(attention_shape const&, attention_shape const&) = default;
 };
 
-/// The sizes of an attention on one rank whose query, key and value are side by side: it is causal,
-/// and each query head has its own key-value head.
+/// The sizes on one rank of an attention whose query, key and value are the three thirds of each
+/// row of one matrix. The attention is causal, and each query head has its own key-value head.
 struct equal_heads {
   std::size_t sequence = 0;
   std::size_t batch = 0;
@@ -68,8 +69,8 @@ struct equal_heads {
   constexpr operator attention_shape() const { return {sequence, batch, heads, head_width}; }
 };
 
-/// Query, key and value of an attention, or their gradients, of type T const or T: for each row,
-/// which is a position of a sample, the heads side by side.
+/// Pointers to query, key and value of an attention, or to their gradients. A row holds all heads
+/// of one position of one sample, one head after another.
 template <class T>
 struct attention_operands {
   T *q, *k, *v;
@@ -97,7 +98,7 @@ constexpr query_key_value<T> side_by_side(matrix<T> qkv) {
           {qkv.data + 2 * width, qkv.rows, width, qkv.stride}};
 }
 
-/// The number of queries whose scores are in the scratch of attention at one time.
+/// The number of queries whose scores are in attention's scratch memory at one time.
 inline constexpr std::size_t attention_query_block = 64;
 
 /// Returns the elements of scratch that attention needs on a device without its own scratch memory;
@@ -106,8 +107,8 @@ constexpr std::size_t attention_scratch(std::size_t sequence) {
   return std::min(sequence, attention_query_block) * sequence;
 }
 
-/// The heads of a layer before any cut, and their mask: Heads / KeyValueHeads consecutive query
-/// heads read one key-value head.
+/// The numbers of heads of an attention layer, before a policy distributes them over ranks, and the
+/// mask. Heads / KeyValueHeads consecutive query heads read one key-value head.
 template <std::size_t Heads, std::size_t KeyValueHeads, std::size_t HeadWidth,
           attention_options Options = attention_options{}>
 struct head_groups {

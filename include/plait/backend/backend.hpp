@@ -12,18 +12,20 @@ namespace plait::ext {
 /// The tag by which a type declares itself a backend: `using concept_tag = backend_tag;`.
 struct backend_tag {};
 
-/// A backend starts the ranks of a job, on threads, processes or GPUs; `launch` takes one.
+/// A backend starts the ranks of a job, as threads or processes, with or without GPUs. It is the
+/// first argument of `launch`.
 ///
 /// Syntax:  rank_type: the argument of a program, a rank_handle of a device and a communicator;
 ///          data_ranks -> int; run(mesh_groups const&, program) const -> void; optional:
 ///          processors() const -> int and processors_are_ranks = true.
-/// Meaning: run() calls program(rank) once for each rank of the mesh that this process has. Each
-///          rank has a communicator for each of the sets. run() returns when all these calls have
-///          ended; an exception of one of them ends all and is rethrown. data_ranks is the size of
-///          a data axis that the policy leaves to the launch: 0 for the policy's number, or 1, and
-///          `all_processors` for as many as processors() allows. If processors() counts processes
-///          that have been started (processors_are_ranks), all of them are ranks, and 0 means the
-///          same.
+/// Meaning: run() calls program(rank) once for each rank of the mesh that runs in this process.
+///          Each rank has a communicator for each set of axes in groups.sets(). run() returns when
+///          all these calls have ended; an exception of one call ends all ranks and is rethrown.
+///          data_ranks is the size of the data axis if the policy leaves it to the launch: 0
+///          selects the policy's number, or 1 if it has none; `all_processors` selects the largest
+///          number that processors() allows. If processors_are_ranks is true, processors() counts
+///          processes that a launcher has started; all of them are ranks, so that 0 means
+///          `all_processors`.
 template <class B>
 concept backend = std::same_as<typename B::concept_tag, backend_tag> &&
                   requires(B const& constant, mesh_groups const& groups,

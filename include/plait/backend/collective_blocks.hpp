@@ -9,7 +9,7 @@
 
 namespace plait::detail {
 
-/// The range of elements on which one rank works.
+/// The range [first, last) of elements that one rank sums in an all_reduce.
 struct rank_share {
   std::size_t first = 0, last = 0;
 };
@@ -27,23 +27,23 @@ constexpr rank_share share_of(std::size_t count, int rank, int ranks) {
   return {begin(rank), begin(rank + 1)};
 }
 
-/// Carries out one member's part of a collective whose members see each other's buffers: which
-/// blocks are copied where, and which are summed. `T` is the element type, or std::byte if nothing
-/// is summed.
+/// Carries out one member's part of a collective among members that can access each other's
+/// buffers: copies or sums the blocks that this member has to write. `T` is the element type, or
+/// std::byte if nothing is summed.
 ///
-/// Syntax:  member.rank(), member.size();
-///          member.source(i) -> void const*, member.target(i) -> void*: the buffers of member i;
-///          member.copy(from, to, bytes), where `from` may be `to`;
-///          member.combine<T>(operation, count, from, to, targets): combines from(i)[k] over i = 0,
-///          1, ..., in this order, for all k < `count`, and stores it in to(j)[k] for j <
+/// Syntax:  member.rank(), member.size(); member.source(i) -> void const*, member.target(i) ->
+///          void*: the buffers of member i; member.copy(from, to, bytes), where `from` may equal
+///          `to`; member.combine<T>(operation, count, from, to, targets): combines from(i)[k] over
+///          i = 0, 1, ..., in this order, for all k < `count`, and stores it in to(j)[k] for j <
 ///          `targets`.
-/// Meaning: every member does its part; no two write to one element. A member with several peers
-///          begins with itself, so that members do not all read from one at the same time.
+/// Meaning: every member calls this function; no two members write to one element. A member that
+///          reads from all members begins with its own buffer, so that not all members read from
+///          the same buffer at the same time.
 template <collective Kind, class T, class Member>
 void do_part(Member const& member, collective_call const& call) {
   std::size_t const count = call.bytes / sizeof(T);
   int const rank = member.rank(), size = member.size();
-  // Returns block `index` of blocks of `each` elements.
+  // Returns block `index` of member `of`, if its buffer is cut into blocks of `each` elements.
   [[maybe_unused]] auto const source = [&](int of, int index, std::size_t each) {
     return static_cast<T const*>(member.source(of)) + static_cast<std::size_t>(index) * each;
   };

@@ -15,7 +15,8 @@
 
 namespace plait::detail {
 
-// The properties of an element type that ranks compare; messages write them as "float32".
+// The properties of an element type that ranks compare. Error messages show them as, for example,
+// "float32".
 struct element_type {
   char kind = ' ';  // 'f', 'b' (bfloat16), 'i', 'u'; ' ' if a call has no elements
   unsigned char bytes = 0;
@@ -35,37 +36,40 @@ struct element_type {
   }
 };
 
-// One call of one rank, as the other ranks of its group see it.
+// One call of one rank: the information that the other ranks of its group compare with their own
+// calls.
 struct collective_call {
   collective kind = collective::barrier;
   element_type element{};
   reduction operation = reduction::sum;
-  int other = 0;          // rank in the group of the root, or of the other end
+  int other = 0;          // rank in the group: the root of a broadcast, or the peer of a message
   int tag = 0;            // for send and receive
-  ext::stream channel{};  // channel of a posted message; compute: not posted
-  std::size_t bytes = 0;  // size of the buffer that has one size on all ranks: vector or block
-  std::size_t whole_bytes = 0;  // size of the other buffer, if there is one
+  ext::stream channel{};  // channel of a posted message; stream::compute: the message is not posted
+  std::size_t bytes = 0;  // size of the buffer of one rank: the vector or block, equal on all ranks
+  std::size_t whole_bytes = 0;  // size of the second buffer of the call, if there is one
   void const* source = nullptr;
   void* target = nullptr;
   std::uint64_t caller = 0;  // number of the trainer that calls; 0: none
-  axis_set over{};           // axes of the group: groups with equal members meet in one place
+  // Axes of the group; compared, as groups with equal members share a barrier.
+  axis_set over{};
 
   bool is_posted() const { return ext::is_channel(channel); }
   bool agrees_with(collective_call const& call) const {
     return kind == call.kind && operation == call.operation && other == call.other && fits(call);
   }
 
-  // Returns true if the two ends of a message agree.
+  // Returns true if a send and a receive agree, so that the message can be transferred.
   bool fits(collective_call const& call) const;
 };
 
-/// One call that a rank has made in one of its groups, as a log records it.
+/// An entry of the log of calls that communicator_calls::log_calls writes: one call of a rank in
+/// one of its groups.
 struct logged_call {
   int group = 0;  ///< number of the group, set by the caller of log_calls
   collective kind = collective::barrier;
   element_type element{};
   reduction operation = reduction::sum;
-  int other = 0;                 ///< rank in the group of the root, or of the other end
+  int other = 0;  ///< rank in the group: the root of a broadcast, or the peer of a message
   std::size_t tensor_bytes = 0;  ///< size of the whole tensor that the call denotes
 };
 
@@ -78,8 +82,9 @@ inline constexpr bool has_root(collective kind) { return kind == collective::bro
 [[gnu::cold]] std::string mismatch_text(int rank_a, collective_call const& a, int rank_b,
                                         collective_call const& b, std::vector<int> const& members);
 
-// Throws size_mismatch or input_error if `call`, made by world rank `rank`, cannot be carried out.
-// Every member checks the calls of all members in one order, so that all throw the same exception.
+// Throws size_mismatch or input_error if `call`, which world rank `rank` has made, cannot be
+// carried out. Every member checks the calls of all members in the same order, so that all members
+// throw the same exception.
 void check_shape(int rank, collective_call const& call, std::vector<int> const& members);
 
 }  // namespace plait::detail

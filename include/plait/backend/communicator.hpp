@@ -28,8 +28,8 @@ struct communicator_tag {};
 
 /// The optional members of a communicator, by name.
 struct communicator_parts {
-  /// room_bytes() -> size_t: sums need memory of their own, as `workload::ranked_sums` says;
-  /// returns how much they have allocated so far.
+  /// room_bytes() -> size_t: returns the size of the memory that sums have allocated so far for the
+  /// other ranks' values; see ranked_sum.
   bool sums_in_room = false;
 };
 
@@ -37,7 +37,7 @@ struct communicator_parts {
 /// process group of PyTorch.
 ///
 /// Syntax:  rank(), size() -> int, both noexcept; barrier() -> void. The constant `parts` names the
-///          optional members that it has.
+///          optional members that the type has.
 /// Meaning: 0 <= rank() < size(); both never change; barrier() returns on no rank before the last
 ///          rank has called it. All ranks call all collectives in the same order.
 template <class Comm>
@@ -67,7 +67,7 @@ concept can_all_gather =
       { comm.all_gather(send, receive) } -> std::same_as<void>;
     };
 
-/// Sums `send` over all ranks and leaves block r of the sum in `receive` on rank r.
+/// Sums `send` over all ranks and stores block r of the sum in `receive` on rank r.
 template <class Comm, class T>
 concept can_reduce_scatter =
     communicator<Comm> && requires(Comm& comm, std::span<T const> send, std::span<T> receive) {
@@ -88,7 +88,8 @@ concept can_broadcast = communicator<Comm> && requires(Comm& comm, std::span<T> 
   { comm.broadcast(inout, root) } -> std::same_as<void>;
 };
 
-/// Sends values from one rank to another; neither side may rely on buffering.
+/// Sends values from one rank to another. A send may return only after the receive, so a program
+/// must not rely on buffering.
 template <class Comm, class T>
 concept can_send_receive = communicator<Comm> && requires(Comm& comm, std::span<T const> values,
                                                           std::span<T> buffer, int rank, int tag) {
@@ -96,23 +97,24 @@ concept can_send_receive = communicator<Comm> && requires(Comm& comm, std::span<
   { comm.receive(buffer, rank, tag) } -> std::same_as<void>;
 };
 
-/// A communicator with all collectives; plait's own communicators are.
+/// A communicator with all collectives, and messages between two ranks. plait's own communicators
+/// satisfy it.
 template <class Comm, class T>
 concept can_all =
     can_all_reduce<Comm, T> && can_all_gather<Comm, T> && can_reduce_scatter<Comm, T> &&
     can_all_to_all<Comm, T> && can_broadcast<Comm, T> && can_send_receive<Comm, T>;
 
-/// The calls and bytes that one member of a group was asked to move. They are counted without
-/// knowledge of a plan, so that they can be compared with it.
+/// Counts the calls of one member of a group, and the bytes that these calls send. They are counted
+/// without knowledge of the plan, so that a test can compare them with the plan.
 ///
-/// Units:   bytes that the busiest rank sends under a bandwidth-optimal algorithm, each call
-///          rounded up to whole bytes; the bytes that an engine really sends may differ.
+/// Units:   bytes that the busiest rank sends if the algorithm is bandwidth-optimal, each call
+///          rounded up to whole bytes. A library may really send other numbers of bytes.
 class traffic {
  public:
-  /// Returns the bytes of one call in a group of `ranks`; `tensor_bytes` is the size of the whole
-  /// tensor that the call denotes: the vector of all_reduce, broadcast and send, the larger buffer
-  /// of all_gather and reduce_scatter, or for all_to_all the buffers of all ranks together. For
-  /// example, an all_reduce of 800 bytes on 4 ranks counts 2 * 800 * 3 / 4 = 1200.
+  /// Returns the number of bytes of one call in a group of `ranks` ranks. `tensor_bytes` is the
+  /// size of the vector for all_reduce, broadcast and send, of the larger buffer for all_gather and
+  /// reduce_scatter, and of the send buffers of all ranks together for all_to_all. For example, an
+  /// all_reduce of 800 bytes on 4 ranks counts 2 * 800 * 3 / 4 = 1200 bytes.
   [[nodiscard]] static constexpr std::uint64_t bytes_sent(collective kind,
                                                           std::uint64_t tensor_bytes, int ranks) {
     if (ranks <= 1) return 0;
@@ -126,9 +128,9 @@ class traffic {
       case collective::broadcast:
       case collective::send: return tensor_bytes;
       case collective::none:
-      case collective::receive:  // counted where it was sent
+      case collective::receive:  // counted by the rank that sends
       case collective::barrier:
-      case collective::reduce:  // no communicator has this and the next two
+      case collective::reduce:  // no communicator has reduce, scatter and gather
       case collective::scatter:
       case collective::gather: return 0;
     }

@@ -17,39 +17,40 @@
 
 namespace plait::ext {
 
-/// Implements the calls of a communicator. `Self` derives from it and carries them out:
+/// A base class that implements the functions of a communicator for its derived class `Self`, which
+/// supplies these members:
 ///
 /// Syntax:  rank(), size() -> int; wait_for_all() -> void;
 ///          carry_out<Kind, T>(detail::collective_call const&, tensor_bytes) -> void.
-/// Meaning: carry_out checks the call and does what the member function of that name promises. In
-///          the call, `bytes` is the size of the buffer that has one size on all ranks; source and
-///          target are the buffers that are read and written. tensor_bytes is the size of the whole
-///          tensor; 0 if nothing is to be moved.
+/// Meaning: carry_out<Kind> checks the call and does the work of the member function named Kind.
+///          `bytes` of the call is the size of one rank's vector or block; `source` is read and
+///          `target` is written. tensor_bytes is as in traffic::bytes_sent; if it is 0, there are
+///          no elements to transfer.
 template <class Self>
 class communicator_calls {
  public:
   using concept_tag = communicator_tag;
   static constexpr communicator_parts parts{};
 
-  /// `over`: the axes of the group, which its members compare together with their calls, since a
-  /// backend may let all groups with equal members meet in one place.
+  /// `over`: the axes of the group. Members compare them together with their calls, since a backend
+  /// may use one barrier for all groups with equal members.
   explicit communicator_calls(axis_set over = {}) : over_(over) {}
 
-  /// Returns the traffic that this member was asked for since construction or the last reset. Calls
-  /// that a recorded graph repeats are not counted again.
+  /// Returns the traffic of this member's calls since construction or the last reset. Calls that a
+  /// recorded graph repeats are not counted again.
   [[nodiscard]] traffic const& counted() const noexcept { return counted_; }
   void reset_counted() noexcept { counted_.reset(); }
 
-  /// Appends further calls to `log`, if the group has more than one rank; null ends the logging.
-  /// Tests compare the log with a plan.
+  /// Appends all later calls to `log`, if the group has more than one rank; a null pointer ends the
+  /// logging. Tests compare the log with a plan.
   void log_calls(std::vector<detail::logged_call>* log, int group) noexcept {
     log_ = log;
     group_in_log_ = group;
   }
 
-  /// Attributes further calls to trainer `number`; 0: to none. Members whose calls meet compare the
-  /// numbers; a backend that compares no calls ignores them.
-  /// \see rank_handle::calls_for, which tells all communicators of a rank
+  /// Attributes all later calls to trainer `number`; 0: to no trainer. The members of a collective
+  /// compare their numbers; a backend that does not compare calls ignores the numbers.
+  /// \see rank_handle::calls_for, which calls this for all communicators of a rank
   void call_for(std::uint64_t number) noexcept { caller_ = number; }
 
   /// Returns on no rank before the last rank has called it.
@@ -80,7 +81,7 @@ class communicator_calls {
                                    receive.size_bytes());
   }
 
-  /// Sums `send` over all ranks and leaves block r of the sum in `receive` on rank r.
+  /// Sums `send` over all ranks and stores block r of the sum in `receive` on rank r.
   ///
   /// Shapes:  send (size()*n), receive (n), with equal n on every rank; receive may be this rank's
   ///          own block of send and must not overlap it otherwise.
@@ -111,8 +112,9 @@ class communicator_calls {
     ask<collective::broadcast, T>(call, inout.size_bytes());
   }
 
-  /// Sends `values` to rank `to`, which receives them with the same tag; messages of one sender
-  /// arrive in order. Neither side may rely on buffering.
+  /// Sends `values` to rank `to`, which must receive them with the same tag. Messages from one
+  /// sender arrive in the order in which they were sent. The call may return only after the
+  /// receive, so a program must not rely on buffering.
   template <class T>
   void send(std::span<T> values, int to, int tag) {
     using element = std::remove_const_t<T>;
@@ -127,22 +129,22 @@ class communicator_calls {
         call_of<T>(collective::receive, buffer.size(), 0, nullptr, buffer.data()), from, tag, {});
   }
 
-  /// Posts `values` on channel `on` to the neighbour `to` of the pipeline, and returns at once, as
-  /// MPI_Isend does. The memory must not be changed until the values have been sent, which an event
-  /// of the channel marks. Messages of one channel are sent in order; two neighbours must post the
-  /// messages between them, in both directions, in one order. A backend without channels may send
-  /// at once.
+  /// Posts `values` on channel `on` to the neighbouring pipeline stage `to`, and returns at once,
+  /// as MPI_Isend does. The memory must not be changed until the values have been sent; a program
+  /// waits for that with an event that the device records on the channel. Messages of one channel
+  /// are sent in order. Two neighbours must post their messages to each other, in both directions,
+  /// in the same order. A backend without channels may send before the call returns.
   ///
-  /// Errors: input_error if `on` is a channel, but not `channel_of` this rank and `to`, or if the
-  ///         two are not neighbours.
+  /// Errors: input_error if `on` is a channel other than channel_of() returns for this rank and
+  ///         `to`, or if the two ranks are not neighbours.
   template <class T>
   void post_send(std::span<T> values, int to, int tag, stream on) {
     using element = std::remove_const_t<T>;
     message<collective::send, element>(
         call_of<element>(collective::send, values.size(), 0, values.data(), nullptr), to, tag, on);
   }
-  /// Posts `buffer` on channel `on` for the message that `from` posts with `tag`, and returns at
-  /// once, as MPI_Irecv does; the buffer must not be used until the message has arrived.
+  /// Posts `buffer` on channel `on` for the message that rank `from` posts with `tag`, and returns
+  /// at once, as MPI_Irecv does. The buffer must not be used until the message has arrived.
   template <class T>
   void post_receive(std::span<T> buffer, int from, int tag, stream on) {
     message<collective::receive, T>(

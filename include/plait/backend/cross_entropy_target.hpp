@@ -10,8 +10,8 @@
 
 namespace plait::ext {
 
-/// Returns true if a target does not count: if it is `ignore` or negative; targets of places
-/// without a sample are negative.
+/// Returns true if a target does not contribute to the loss: if it equals `ignore` or is negative.
+/// Rows that only fill up a batch have negative targets.
 PLAIT_HOST_DEVICE constexpr bool is_ignored(std::int32_t target, std::int32_t ignore) {
   return target < 0 || target == ignore;
 }
@@ -19,7 +19,8 @@ PLAIT_HOST_DEVICE constexpr bool is_ignored(std::int32_t target, std::int32_t ig
 /// The target distribution with all probability on the label of a row.
 struct one_hot_target {
   static constexpr bool is_smoothed = false;
-  /// The terms of a row: the sum of e^(logit - max), and logit - max of the label.
+  /// The number of terms of a row: the sum of e^(logit - max) over the classes, and logit - max at
+  /// the label.
   static constexpr std::size_t terms = 2;
 
   /// Returns the loss of a row, from its terms.
@@ -33,10 +34,11 @@ struct one_hot_target {
 /// smoothing), so that on_label + classes * on_each is 1.
 struct smoothed_target {
   static constexpr bool is_smoothed = true;
-  /// The terms of one_hot_target, followed by the sum of (logit - max) over the classes.
+  /// The number of terms of a row: the terms of one_hot_target, then the sum of logit - max over
+  /// the classes.
   static constexpr std::size_t terms = 3;
 
-  double on_label = 1;  ///< in addition to on_each, which the label's class has, too
+  double on_label = 1;  ///< probability of the label, in addition to on_each
   double on_each = 0;
 
   /// Returns the loss of a row, from its terms.

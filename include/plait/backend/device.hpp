@@ -21,13 +21,14 @@ struct device_tag {};
 
 /// The optional members of a device, by name: if a constant is true, the device has the member.
 struct device_parts {
-  /// go_on() -> void: gives posted messages a chance to proceed, between two operations.
+  /// go_on() -> void: lets posted messages progress; it is called between two operations.
   bool goes_on = false;
-  /// workspace_bytes() -> size_t: memory that libraries and kernels have allocated themselves.
+  /// workspace_bytes() -> size_t: the number of bytes that libraries and kernels have allocated in
+  /// addition to the plan.
   bool counts_workspace = false;
-  /// queue.loss_with_gradient() -> bool: true if the device computes a loss together with its
-  /// gradient, by the `forward_backward` of the loss; the row cross_entropy_with_gradient does it
-  /// for nn::cross_entropy.
+  /// queue.loss_with_gradient() -> bool: true if steps compute a loss together with its gradient on
+  /// this device, by `forward_backward` of the loss; nn::cross_entropy then needs the operation
+  /// cross_entropy_with_gradient.
   bool joins_loss = false;
 };
 
@@ -43,17 +44,17 @@ consteval bool has_device_parts() {
          });
 }
 
-/// A queue whose device has a kernel for a row of operation/rows.hpp with these operands and
-/// numbers: `runs<host_queue, operation::fill, matrix<float>, float>`.
+/// A queue that has a kernel for an operation of operation/rows.hpp (a "row" of that table) with
+/// operands and numbers of these types: `runs<host_queue, operation::fill, matrix<float>, float>`.
 template <class Queue, class Row, class... Arguments>
 concept runs =
     requires(Queue const& queue, Row row, Arguments... arguments) { queue.run(row, arguments...); };
 
-/// A queue with kernels for the rows that every step needs, with any layers.
+/// A queue with kernels for the operations that every step needs, independent of the layers.
 ///
 /// Syntax:  derives from queue_calls<Queue>; discard(data, bytes) -> void; run(row, operands...,
-///          numbers...) for the rows below, in each type in which a job computes. The concept
-///          checks float.
+///          numbers...) for the operations below, in each type in which a job computes. The concept
+///          checks only float.
 /// Meaning: see `device`.
 template <class Queue>
 concept step_queue =
@@ -80,42 +81,44 @@ concept step_queue =
 /// is a complete one, and plait::testing::check_device runs a device and names each rule that it
 /// breaks.
 ///
-/// Memory:  `memory` is a type of its own, so that views of this memory cannot be passed to another
-///          device. allocate() returns an arena of bytes with undefined values, aligned to 64; they
-///          are freed with it. upload() copies host memory in stream compute; the host memory may
-///          be changed when it returns. Bytes that download() copies out in stream compute are
-///          available after synchronize(). synchronize() returns when all streams are empty, and
-///          throws the error of an operation that failed.
+/// Memory:  `memory` is a type that no other device uses, so that views of this memory cannot be
+///          passed to another device. allocate() returns an arena of bytes with undefined values,
+///          aligned to 64 bytes; its destructor frees them. upload() copies host memory to the
+///          device in stream compute; the host memory may be changed when the call returns. Bytes
+///          that download() copies to the host in stream compute are available after synchronize().
+///          synchronize() returns when all streams are empty, and throws the error of an operation
+///          that failed.
 ///
-/// Streams: on(s) returns a queue, which takes operations for stream s; they run in order, after
-///          the call or during it. record(e, s) makes e mark all operations that stream s has been
-///          given so far; wait(s, e, site) delays the operations that stream s is given from now on
-///          until the marked ones have ended. replay(graph, body) runs body(), or repeats the
-///          operations that body() has given to queues in an earlier call with this graph (as a
-///          CUDA graph does).
+/// Streams: on(s) returns a queue, which puts operations into stream s; they run in order, during
+///          the call or later. record(e, s) sets event e to the operations that are in stream s so
+///          far; wait(s, e, site) delays all later operations of stream s until the operations of
+///          event e have ended. replay(graph, body) runs body(), or repeats the operations that
+///          body() has put into streams in an earlier call with this graph (as a CUDA graph does).
 ///
-/// Queues:  run(row, operands..., numbers...) executes the operation of a row of
-///          operation/rows.hpp. Operands are matrices in the device's memory, in the order of the
-///          row, with const elements if they are only read (rows of optimizers and of users'
-///          functions have other arguments, see host_queue). Numbers and results equal the
-///          numbers and results of the same function of host_queue. A kernel writes all elements of
-///          the operands that are written, reads their previous values only if a '+' precedes them,
-///          and touches no other memory.
+/// Queues:  run(row, operands..., numbers...) executes an operation; `row` is its entry in the
+///          table operation/rows.hpp. Operands are matrices in the device's memory, in the order of
+///          that entry, with const elements if they are only read (optimizers and users' functions
+///          have other arguments, see host_queue). The numbers and the results are defined by the
+///          function of host_queue with the same row. A kernel writes all elements of the operands
+///          that are written, reads their previous values only if a '+' precedes them, and touches
+///          no other memory.
 ///
-///          A queue has the rows of `step_queue` and the row of each optimizer of its jobs (adamw,
-///          sgd). It needs other rows only for its jobs' layers: a layer does not compile for a
-///          device without its kernels. in_passes.hpp and epilogue.hpp compose some rows of others.
+///          A queue has the rows of `step_queue` and the row of each optimizer that its jobs use
+///          (adamw, sgd). It needs other rows only for the layers of its jobs: a layer does not
+///          compile for a device without the kernels of that layer. in_passes.hpp and epilogue.hpp
+///          implement some rows by calls of other rows.
 ///
-///          Three functions are needed by some layers only: prepare(row, operand, shape), which
-///          layers call once before the rows of attention; run(row, f, ...) of map, map_at, rows
-///          and accumulate_columns, with users' functions; and run(kernel, views...), which calls
-///          kernel(queue, views...), for a layer's own kernels. discard(data, bytes) states that
-///          these bytes are not read before they are written again; most devices do nothing.
+///          Only some layers need these three functions: prepare(row, operand, shape), which
+///          attention layers call once before their first run(); run(row, f, ...) with a user's
+///          function f, for the rows map, map_at, rows and accumulate_columns; and run(kernel,
+///          views...), which calls kernel(queue, views...), for a layer's own kernels.
+///          discard(data, bytes) states that these bytes are not read before they are written
+///          again; most devices ignore the call.
 ///
-/// Names:   kind() describes everything that decides on the last bits of results, in which devices
-///          may differ, and returns the same text each time. mark("name") returns an object:
-///          operations that are put into streams while it exists have this name in profiles. Marks
-///          may be nested.
+/// Names:   kind() describes all properties on which the last bits of results depend and in which
+///          devices may differ; it returns the same text each time. mark("name") returns an object:
+///          operations that are put into streams while this object exists have this name in
+///          profiles. Marks may be nested.
 ///
 /// Parts:   the constant `parts` names the optional members of the device, see device_parts.
 ///

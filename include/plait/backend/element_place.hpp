@@ -8,10 +8,11 @@
 #include "plait/core/macros.hpp"
 #include "plait/core/namespaces.hpp"
 
-// The arguments of the function of ops.map_at and of a device's queue; plain data for all devices.
+// The arguments of operation::map_at and of the user's function that it calls; plain data for all
+// devices.
 namespace plait::ext {
 
-/// The place of the element for which the function of ops.map_at is called.
+/// The indices of the element for which ops.map_at calls the user's function.
 struct element_place {
   std::size_t row = 0;       ///< row of this rank's view
   std::size_t column = 0;    ///< column of the whole row
@@ -19,23 +20,24 @@ struct element_place {
   std::size_t sample = 0;    ///< sample of the global batch, if y has a row for each sample
 };
 
-/// A row of a view for the function of ops.map_at: `row[c]` is the number in column c of the whole
-/// row, in the type in which sums are computed. If rows are cut, this rank has some of the columns.
+/// A row of a view, as the user's function of ops.map_at receives it: `row[c]` is the element in
+/// column c of the whole row, converted to the type in which sums are computed. If a policy splits
+/// rows over ranks, only this rank's columns can be read.
 template <class T>
 struct element_row {
   T const* data = nullptr;
-  std::size_t first_column = 0;  ///< index in the whole row
+  std::size_t first_column = 0;  ///< index of data[0] in the whole row
 
   PLAIT_IN_LOOPS PLAIT_HOST_DEVICE accumulate_t<T> operator[](std::size_t column) const {
     return static_cast<accumulate_t<T>>(data[column - first_column]);
   }
 };
 
-/// The elements that one ops.map_at computes: a block of the whole.
+/// The elements that one call of ops.map_at computes on this rank: a block of the whole result.
 struct element_block {
   std::size_t rows = 0;
   std::size_t columns = 0;
-  std::size_t samples = 1;  ///< rows of each position
+  std::size_t samples = 1;  ///< number of rows of each position
   std::size_t first_position = 0;
   std::size_t first_sample = 0;
   std::size_t first_column = 0;
@@ -47,7 +49,7 @@ struct element_block {
   }
 };
 
-/// A view that ops.map_at reads.
+/// A view that ops.map_at reads, as a device's queue receives it.
 template <class T>
 struct element_operand {
   T const* data = nullptr;

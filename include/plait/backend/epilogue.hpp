@@ -12,14 +12,17 @@
 
 namespace plait::ext {
 
-/// The function of an epilogue without a function.
+/// A stand-in for the function of an epilogue that has no function.
 struct no_function {};
 
-/// The work on a matrix product c = a b while it is stored: `row`, if it is not null, is added to
-/// each row of c, and `added` to c; then `mapped` = f(c), or f(kept, c) if f takes two values.
+/// The elementwise work that a kernel does on a matrix product c = a b before it stores c: `row`,
+/// if not null, is added to each row of c, and `added`, if not null, to c; then `mapped` = f(c), or
+/// f(kept, c) if f takes two values.
 ///
-/// After an f of two values (a derivative) c is not read: a device need not store it.
-/// Shapes: row (columns of c); added, kept and mapped like c, without gaps. mapped may be c.
+/// If f takes two values (f is the derivative of an activation), c is not read afterwards, so a
+/// device need not store c.
+/// Shapes: row has one element for each column of c; added, kept and mapped have the shape of c,
+///         without gaps between rows. mapped may be c.
 template <class T, class Function = no_function>
 struct epilogue {
   T const* row = nullptr;
@@ -32,18 +35,19 @@ struct epilogue {
   static constexpr bool takes_two = std::invocable<Function, accumulate_t<T>, accumulate_t<T>>;
 };
 
-/// Sums that are computed together with a product c = op(a) op(b): `sums` += the sums over the
-/// inner extent of op(a), one for each row of c, or of op(b), one for each column.
+/// Sums that a kernel computes together with a product c = op(a) op(b), such as a bias gradient. If
+/// of_a is true, the row sums of op(a) are added to `sums`, one for each row of c; otherwise the
+/// column sums of op(b), one for each column of c.
 ///
-/// The rows of that operand must be the inner extent (a is read transposed, or b is not), without
-/// gaps between them.
+/// The summed operand must be stored with the inner extent of the product as its rows (a is
+/// transposed, or b is not), without gaps between rows.
 template <class S>
 struct operand_sums {
   S* sums = nullptr;
   bool of_a = false;
 };
 
-/// Runs only the sum and the function of an epilogue, on the `count` values of c.
+/// Adds `added` to the `count` values of c and then applies the function of an epilogue.
 template <class Queue, class T, class Function>
 void run_epilogue(Queue const& queue, std::size_t count, T* c, epilogue<T, Function> const& then) {
   using kind = epilogue<T, Function>;
@@ -55,7 +59,7 @@ void run_epilogue(Queue const& queue, std::size_t count, T* c, epilogue<T, Funct
     queue.run(operation::map{}, then.f, row_of(then.mapped, count), made);
 }
 
-/// Runs a product and then its epilogue, on a queue that cannot do both together.
+/// Runs a product and then its epilogue, for a queue without a kernel that does both.
 template <class Queue, class T, class Function>
 void matmul_in_passes(Queue const& queue, matrix<T const> a, matrix<T const> b, matrix<T> c,
                       transposes lie, epilogue<T, Function> const& then) {
@@ -64,8 +68,8 @@ void matmul_in_passes(Queue const& queue, matrix<T const> a, matrix<T const> b, 
   run_epilogue(queue, c.count(), c.data, then);
 }
 
-/// Runs a product and its epilogue, with the row copied to c first and the product added to it,
-/// which is a pass less on a processor.
+/// Runs a product and its epilogue: copies the row to each row of c first and lets the product
+/// accumulate into c. This saves one pass over c on a processor.
 template <class Queue, class T, class Function>
 void matmul_onto_row(Queue const& queue, matrix<T const> a, matrix<T const> b, matrix<T> c,
                      transposes lie, epilogue<T, Function> const& then) {
@@ -74,7 +78,7 @@ void matmul_onto_row(Queue const& queue, matrix<T const> a, matrix<T const> b, m
   run_epilogue(queue, c.count(), c.data, then);
 }
 
-/// Runs a product and then the sums of one of its operands.
+/// Runs a product and then sums one of its operands, for a queue without a kernel that does both.
 template <class Queue, class A, class C, class S>
 void matmul_and_sums_in_passes(Queue const& queue, matrix<A const> a, matrix<A const> b,
                                matrix<C> c, transposes lie, bool accumulate,

@@ -7,13 +7,14 @@
 #include "plait/core/namespaces.hpp"
 #include "plait/operation/rows.hpp"
 
-// Operations that a device may do in one pass over their operands, here composed of two or three
-// other operations of its queue. Devices without a kernel for one of them call these.
+// Implementations, by two or three other operations of the queue, of operations that some devices
+// do in one pass over their operands. The queue of a device without such a kernel calls these
+// functions.
 
 namespace plait::ext {
 
-/// Computes both gradients of a layer norm and then, if there is a sum, sum = dx + added. dx may be
-/// dy, and holds intermediate values if there is a sum.
+/// Computes the gradients of a layer norm's input and of its parameters, and then sum = dx + added,
+/// if `sum` has data. dx may be dy; if `sum` has data, dx holds only intermediate values.
 template <class Queue, class T, class Kept, class Sum>
 void layer_norm_backward_in_passes(Queue const& queue, matrix<T const> dy, matrix<T const> x,
                                    matrix<Kept const> statistics, matrix<T const> gamma,
@@ -25,7 +26,8 @@ void layer_norm_backward_in_passes(Queue const& queue, matrix<T const> dy, matri
     queue.add(static_cast<T const*>(dx.data), added.data, sum.data, dx.count());
 }
 
-/// Computes the maximum and the terms of a cross-entropy whose classes are not cut.
+/// Computes the maximum and the terms of each row for a cross-entropy whose classes are all on this
+/// rank.
 template <class Queue, class Target, class T, class Kept>
 void cross_entropy_statistics_in_passes(Queue const& queue, matrix<T const> logits,
                                         matrix<std::int32_t const> labels, matrix<Kept> max,

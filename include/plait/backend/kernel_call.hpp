@@ -7,7 +7,8 @@
 
 namespace plait::detail {
 
-// A constant, so that compilers omit the types of all views before the message.
+// The check is a constant, since compilers would otherwise print the types of all views ahead of
+// the message.
 template <class Kernel, bool CanBeCalled>
 consteval void check_kernel() {
   static_assert(CanBeCalled,
@@ -22,7 +23,8 @@ inline constexpr bool sound_kernel = (check_kernel<Kernel, CanBeCalled>(), true)
 
 namespace plait::ext {
 
-/// Calls kernel(queue, views...), a layer's own operation, for the queue of a device.
+/// Calls kernel(queue, views...), a layer's own operation; a device's queue implements run(kernel,
+/// views...) by it.
 template <class Kernel, class Queue, class... Views>
 void call_kernel(Kernel& kernel, Queue const& queue, Views const&... views) {
   constexpr bool can_be_called = std::is_invocable_v<Kernel&, Queue const&, Views...>;

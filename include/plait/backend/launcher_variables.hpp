@@ -11,7 +11,8 @@
 
 namespace plait::detail {
 
-/// Looks up an environment variable, as std::getenv: null if it is not set.
+/// A function that looks up an environment variable, like std::getenv: returns null if it is not
+/// set.
 using find_variable = function_reference<char const*(char const*)>;
 
 /// Looks up a variable in the environment of this process.
@@ -19,18 +20,21 @@ inline constexpr auto own_environment = [](char const* name) -> char const* {
   return std::getenv(name);
 };
 
-/// The variables by which a launcher tells a process its rank; null: the launcher has none.
+/// The names of the environment variables in which a launcher passes the rank to a process; null if
+/// the launcher does not set such a variable.
 struct launcher_variables {
   char const* name;  ///< name of the launcher
   char const *rank, *world_size, *local_rank, *local_size, *node;
-  std::array<char const*, 3> job;  ///< these distinguish the launcher's jobs
-  char const* sign;                ///< set by the launcher only; a user may set the others by hand
+  std::array<char const*, 3> job;  ///< variables whose values differ between jobs of the launcher
+  /// Variable that only the launcher sets; a user may set the others by hand.
+  char const* sign;
 };
 
 inline constexpr std::size_t srun_launcher = 4;
 
-// In the order in which they are searched: launchers start each other, as srun starts torchrun, and
-// the inner launcher is the valid one. Batch systems are the outermost.
+// The launchers, in the order in which they are searched. If one launcher has started another, for
+// example srun has started torchrun, the variables of the inner one are valid, so batch systems are
+// last.
 inline constexpr std::array<launcher_variables, srun_launcher + 1> launchers{
     {{"plait's launcher",
       "PLAIT_RANK",
@@ -61,33 +65,36 @@ inline constexpr std::array<launcher_variables, srun_launcher + 1> launchers{
       "SLURM_PROCID",
       "SLURM_STEP_NUM_TASKS",
       "SLURM_LOCALID",
-      nullptr,  // it is in SLURM_STEP_TASKS_PER_NODE, among others
+      nullptr,  // computed from SLURM_STEP_TASKS_PER_NODE
       "SLURM_NODEID",
       {"SLURM_JOB_ID", "SLURM_STEP_ID"},
       "SLURM_STEP_ID"}}};
 
-/// Returns the number in a variable that is set.
+/// Returns the number in `text`, the value of environment variable `name`.
 ///
-/// Errors: input_error if a rank or a size cannot be this number.
+/// Errors: input_error if the text is not a number from 0 to 2147483647.
 [[gnu::cold]] int environment_number(char const* name, std::string_view text);
 
-/// The Slurm step of which a process is a part. Batch scripts have SLURM_PROCID=0 and the number of
-/// tasks that srun would start, and the shell of an interactive step of salloc looks like a step of
-/// one task; the step numbers of both are the largest possible ones.
+/// The Slurm step to which a process belongs. It distinguishes tasks of srun from other processes
+/// with variables of Slurm: batch scripts have SLURM_PROCID=0 and the number of tasks that srun
+/// would start, and the shell that salloc starts looks like a step of one task. Both have step
+/// numbers that Slurm reserves, the largest possible ones.
 class slurm_step {
  public:
   explicit slurm_step(find_variable variable) : variable_(variable) {}
 
   /// Returns true if srun has started the process.
   [[nodiscard]] [[gnu::cold]] bool is_of_srun() const;
-  /// Returns true if the process runs in an allocation of Slurm, started by any launcher.
+  /// Returns true if the process runs in an allocation of Slurm, whichever launcher has started it.
   [[nodiscard]] bool is_allocated() const { return variable_("SLURM_JOB_ID") != nullptr; }
-  /// Throws input_error that says what the process is instead of a task of srun.
+  /// Throws input_error, with a text that the process is in a batch script or a shell of salloc and
+  /// not a task of srun.
   [[noreturn]] [[gnu::cold]] void refuse() const;
-  /// Throws input_error if the variables of a step do not belong to its job: a job that was
-  /// submitted from within a step has inherited them.
+  /// Throws input_error if the variables of the step and of the job contradict each other: a job
+  /// that was submitted from within a step inherits that step's variables.
   [[gnu::cold]] void check() const;
-  /// Returns the tasks of a node by SLURM_STEP_TASKS_PER_NODE, such as "4(x2),3"; 0 if unknown.
+  /// Returns the number of tasks on node number `node`, from SLURM_STEP_TASKS_PER_NODE (for example
+  /// "4(x2),3": 4 tasks on nodes 0 and 1, and 3 on node 2); 0 if it is unknown.
   [[nodiscard]] [[gnu::cold]] int tasks_of_node(int node) const;
 
  private:

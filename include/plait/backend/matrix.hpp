@@ -8,8 +8,9 @@
 
 namespace plait::ext {
 
-/// An operand for a device's queue: a block of a matrix in the device's memory, with const elements
-/// if it is only read. An operand without data is left out.
+/// An operand of an operation of a device's queue: a block of a row-major matrix in the device's
+/// memory, with const elements if it is only read. A null `data` means that an optional operand is
+/// absent.
 template <class T>
 struct matrix {
   using element = T;
@@ -19,25 +20,25 @@ struct matrix {
   std::size_t stride = columns;  ///< elements from one row to the next
 
   [[nodiscard]] constexpr std::size_t count() const { return rows * columns; }
-  /// Returns the address after its last element.
+  /// Returns the address after the last element of the block.
   [[nodiscard]] constexpr T* end() const {
     return rows == 0 ? data : data + (rows - 1) * stride + columns;
   }
 };
 
-// For compilers that do not deduce the type of an aggregate.
+// Deduction guides for compilers that cannot deduce the type of an aggregate.
 template <class T>
 matrix(T*, std::size_t, std::size_t) -> matrix<T>;
 template <class T>
 matrix(T*, std::size_t, std::size_t, std::size_t) -> matrix<T>;
 
-/// Returns a row of elements, or a single element; no operand if there is no data.
+/// Returns `count` elements as a matrix of one row; an absent operand if `data` is null.
 template <class T>
 constexpr matrix<T> row_of(T* data, std::size_t count = 1) {
   return {data, data == nullptr ? std::size_t{0} : std::size_t{1}, count};
 }
 
-/// The operands of a product that are stored transposed.
+/// Flags for the operands a and b of a matrix product: true if the operand is stored transposed.
 struct transposes {
   bool a = false, b = false;
 };

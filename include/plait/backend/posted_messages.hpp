@@ -9,8 +9,9 @@
 
 namespace plait::detail {
 
-/// The messages that a rank on the processor has posted on its channels. The rank's device uses it
-/// to wait for them, and the rank's memory uses it before it is freed.
+/// The messages that a rank on the processor has posted on its channels and that may still be in
+/// flight. The rank's device waits for messages by this class, and the rank's arenas wait by it
+/// before they free memory.
 ///
 /// Threads: the thread of the rank.
 class posted_messages {
@@ -22,25 +23,27 @@ class posted_messages {
 
   /// Returns the number of messages posted on a channel.
   [[nodiscard]] virtual std::uint64_t posted(ext::stream channel) const = 0;
-  /// Returns when the first `count` messages of a channel have been sent or received.
+  /// Returns when the first `count` messages that were posted on a channel have been sent or
+  /// received.
   ///
   /// Errors: the exceptions of the communicator that posted them.
   virtual void wait_for(ext::stream channel, std::uint64_t count) = 0;
-  /// Gives messages in flight a chance to proceed; does not wait.
+  /// Lets messages in flight progress; does not wait.
   virtual void go_on() {}
-  /// Returns when no message can use memory any more that is about to be freed. If an exception
-  /// ends the rank's program, the messages are cancelled. Returns false if a library may still use
-  /// the memory.
+  /// Waits until no message uses the rank's memory, since an arena is about to free it. If the
+  /// rank's program ends by an exception, cancels the messages instead of waiting. Returns false if
+  /// a library may still use the memory.
   [[nodiscard]] virtual bool rest() noexcept = 0;
-  /// Notes that the rank's program has ended: memory that outlives the groups needs no check any
-  /// more.
+  /// Notes that the rank's program has ended: memory that is freed later, when the groups no longer
+  /// exist, need not wait for messages.
   virtual void leave() noexcept = 0;
 
   /// Waits for the messages of all channels.
   void wait_for_all();
 };
 
-/// Calls leave() for the messages of a rank, if it has some, when its program ends.
+/// A guard whose destructor calls leave() for the messages of a rank, when the rank's program ends;
+/// the pointer may be null.
 class leaves_messages {
  public:
   explicit leaves_messages(posted_messages* of) : of_(of) {}

@@ -9,18 +9,21 @@
 
 namespace plait::ext {
 
-/// The rank of this process, the number of ranks, and the launcher from which they are known.
+/// The rank of this process and the number of ranks, as the environment variables of a launcher or
+/// the program state them.
 struct process_ranks {
   int rank = 0;
   int world_size = 1;
   int local_rank = 0;   ///< rank among the processes of this machine
   int local_size = 0;   ///< number of processes on this machine; 0: not known
   int node = -1;        ///< number of this machine; -1: not known
-  int first_here = -1;  ///< first rank of those that share memory (MPI); -1: not known
-  std::string job{};    ///< the launcher's name of the job, equal in all its processes
-  /// Text such as "torchrun says (RANK, WORLD_SIZE, ...)"; empty: the program has set the values.
+  int first_here = -1;  ///< lowest rank that shares memory with this process (MPI); -1: not known
+  /// Identifier of the job by the launcher, equal in all processes of the job.
+  std::string job{};
+  /// A text that names the source of the values, such as "torchrun says (RANK, WORLD_SIZE, ...)";
+  /// empty if the program has set the values.
   std::string source{};
-  /// True if a launcher has started the process; false if its variables were set by hand.
+  /// True if a launcher has started the process; false if a user has set the variables by hand.
   bool launched = false;
 
   /// Returns text such as "rank 3 of 8, local rank 1 of 4 on node 0, as torchrun says (RANK,
@@ -33,7 +36,7 @@ struct process_ranks {
 
 namespace plait::detail {
 
-/// Reads the variables of one launcher whose rank variable is set.
+/// Reads the ranks of this process from the variables of one launcher, whose rank variable is set.
 class launcher_reader {
  public:
   launcher_reader(launcher_variables const& of, find_variable variable)
@@ -55,8 +58,8 @@ class launcher_reader {
   std::string used_;
 };
 
-/// Returns the first launcher whose rank, size and local rank are all set, since one launcher may
-/// start another; else the first whose rank is set; else null.
+/// Returns the first launcher whose variables for rank, size and local rank are all set; else the
+/// first launcher whose rank variable is set; else null.
 [[nodiscard]] [[gnu::cold]] launcher_variables const* find_launcher(find_variable variable);
 
 }  // namespace plait::detail
@@ -66,12 +69,13 @@ namespace plait::ext {
 /// Reads the variables of plait's launcher, torchrun, Open MPI, MPICH or srun: the first whose
 /// rank, size and local rank are all set. `variable(name)` is like std::getenv.
 ///
-/// Errors: input_error if there are none, if some are missing, out of range or contradictory, or if
-///         the process runs in Slurm but was not started by srun.
+/// Errors: input_error if no launcher's variables are set, if some are missing, out of range or
+///         contradictory, or if the process runs in Slurm but was not started by a launcher.
 [[nodiscard]] [[gnu::cold]] process_ranks read_process_ranks(
     detail::find_variable variable = detail::own_environment);
 
-/// Throws input_error unless there are as many processes as ranks in the plan.
+/// Throws input_error unless the number of processes equals `plan_ranks`, the number of ranks of
+/// the plan.
 void check_world_size(process_ranks const& here, int plan_ranks);
 
 }  // namespace plait::ext

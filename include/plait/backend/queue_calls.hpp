@@ -10,11 +10,11 @@
 
 namespace plait::ext {
 
-/// Named functions for the operations that steps call outside of layers. Each queue derives from
-/// this class, and its run() executes them.
+/// A base class of queues with a named function for each operation that steps call outside of
+/// layers. Each function calls run() of the derived queue.
 ///
-/// Pointers are to the device's memory. Operands do not overlap a result, except if the row has "in
-/// place".
+/// Pointers are to the device's memory. Operands must not overlap a result, except if the
+/// operation's entry in operation/rows.hpp contains "in place".
 template <class Queue>
 class queue_calls {
  public:
@@ -46,7 +46,8 @@ class queue_calls {
   void convert(From const* from, To* to, std::size_t count) const {
     self().run(operation::convert{}, matrix<From const>{from, 1, count}, matrix<To>{to, 1, count});
   }
-  /// Copies `count` blocks of `block` elements with strides between them.
+  /// Copies `count` blocks of `block` elements each; the strides are the distances, in elements,
+  /// from the beginning of one block to the next.
   template <class T>
   void copy_blocks(T const* from, std::size_t from_stride, T* to, std::size_t to_stride,
                    std::size_t count, std::size_t block) const {
@@ -68,7 +69,8 @@ class queue_calls {
     self().run(operation::average{}, matrix<double const>{scale, 1, 1},
                matrix<T const>{x, 1, count}, matrix<T>{average, 1, count}, decay);
   }
-  /// out[index] = the sum of squares, for each of `range_count` blocks of x.
+  /// For each of `range_count` ranges of x, out[range.index] = the sum of the squares of its
+  /// elements.
   template <class T>
   void sums_of_squares(T const* x, squares_range const* ranges, int range_count,
                        double* out) const {
@@ -80,8 +82,9 @@ class queue_calls {
     self().run(operation::divide{}, matrix<double const>{count, 1, 1}, matrix<double>{out, 1, 1},
                number);
   }
-  /// *norm = the root of the sum of `squares`, added in their order. *factor = the number that
-  /// scales a vector of that norm to at most `limit`; it is NaN if the norm is not finite.
+  /// *norm = the square root of the sum of `squares`, which are added in their order. *factor = the
+  /// number, at most 1, by which a vector of this norm must be multiplied so that its norm is at
+  /// most `limit`; NaN if the norm is not finite.
   void clip(double const* squares, std::size_t count, double limit, double* norm,
             double* factor) const {
     self().run(operation::clip{}, matrix<double const>{squares, 1, count},

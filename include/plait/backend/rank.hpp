@@ -18,7 +18,7 @@
 
 namespace plait::ext {
 
-/// One rank of a running job: its place in the mesh, its device, and its groups.
+/// One rank of a running job: its coordinates in the mesh, its device, and its communicators.
 ///
 /// Threads: used by the one thread that runs the rank.
 template <class Device, class Comm>
@@ -27,7 +27,8 @@ class rank_handle {
   using device_type = Device;
   using communicator_type = Comm;
 
-  /// `members` has this rank's communicator for each of the sets of `groups`, in their order.
+  /// `members`: this rank's communicators, one for each set of axes in groups.sets(), in this
+  /// order.
   [[gnu::cold]] rank_handle(mesh_groups groups, int world_rank, Device device,
                             std::vector<Comm> members, host_map hosts = {})
       : groups_(std::move(groups)),
@@ -42,16 +43,16 @@ class rank_handle {
   [[nodiscard]] mesh const& grid() const { return groups_.grid(); }
   [[nodiscard]] int world_rank() const { return world_rank_; }
   [[nodiscard]] int world_size() const { return grid().world_size(); }
-  /// The hosts of all ranks, if the backend has several.
+  /// The host on which each rank runs, if the backend can use several hosts.
   [[nodiscard]] host_map const& hosts() const { return hosts_; }
   /// The index of the rank along each axis.
   [[nodiscard]] coordinates const& place() const { return place_; }
   /// The pipeline stage of the rank; 0 without a pipeline.
   [[nodiscard]] int stage() const { return place_.along(axis::stage); }
-  /// The ranks that share the work within each layer; below, this rank's number among them.
+  /// The communicator of the ranks that share the work within each layer (tensor parallelism).
   [[nodiscard]] Comm& tensor_group() { return group(axis::tensor); }
   [[nodiscard]] int tensor_rank() const { return place_.along(axis::tensor); }
-  /// True on one rank of the world, which prints and writes files.
+  /// True on the one rank of the job that prints and writes files.
   [[nodiscard]] bool is_root() const { return world_rank_ == 0; }
 
   [[nodiscard]] Device& device() { return device_; }
@@ -67,13 +68,13 @@ class rank_handle {
   }
   [[nodiscard]] Comm& world() { return members_[static_cast<std::size_t>(groups_.world())]; }
 
-  /// The generation of an elastic job to which the rank belongs; null if the ranks do not change.
+  /// The current generation of an elastic job; null if the job is not elastic.
   [[nodiscard]] plait::ext::generation* generation() const { return generation_; }
   void belong_to(plait::ext::generation* one) { generation_ = one; }
 
-  /// True if the communicators' sums need memory in addition to their operands, see ranked_sum.
+  /// True if sums over ranks need memory in addition to their operands, see ranked_sum.
   [[nodiscard]] static constexpr bool sums_in_room() { return Comm::parts.sums_in_room; }
-  /// Returns the memory that these sums have allocated so far.
+  /// Returns the number of bytes that sums over ranks have allocated so far.
   [[nodiscard]] std::size_t room_of_sums_bytes() {
     std::size_t bytes = 0;
     if constexpr (sums_in_room())
@@ -81,7 +82,8 @@ class rank_handle {
     return bytes;
   }
 
-  /// Returns 1, 2, 3 and so on: equal on every rank if all ranks call it in the same order.
+  /// Returns the number of the next sequence of batches: 1, 2, 3 and so on. The numbers are equal
+  /// on every rank, if all ranks create their sequences in the same order.
   [[nodiscard]] std::uint64_t next_batches() { return ++last_number_; }
   /// Returns the number of the next trainer: 1, 2, 3 and so on; only trainers are counted.
   [[nodiscard]] std::uint64_t next_trainer() { return ++last_trainer_; }
@@ -90,13 +92,14 @@ class rank_handle {
   /// object; its destructor restores the previous attribution, also after an exception.
   ///
   /// Cost:    two stores for each communicator of the rank.
-  /// Errors:  if calls that meet are not for the same trainer on all ranks, they throw
-  ///          collective_mismatch, except with NCCL, which compares no calls.
+  /// Errors:  a collective that ranks call for different trainers throws collective_mismatch,
+  ///          except with NCCL, which does not compare calls.
   [[nodiscard]] auto calls_for(std::uint64_t number) { return caller_scope(*this, number); }
 
-  /// Runs communicate(), which communicates on stream `over`: after all operations that stream
-  /// compute has been given so far, and before those that it is given later. `site` names the first
-  /// of the two waits; the second has the next number.
+  /// Runs communicate(), which puts communication into stream `over`. The communication begins
+  /// after all operations that are in stream compute so far, and later operations of stream compute
+  /// begin after the communication. `site` identifies the first of these two waits; the site of the
+  /// second wait has the next number.
   template <class Communicate>
   void wait_across(stream over, wait_site site, Communicate communicate) {
     device_.record(before_, stream::compute);
@@ -140,12 +143,12 @@ class rank_handle {
   host_map hosts_;
   typename Device::event before_, after_;
   std::uint64_t last_number_ = 0, last_trainer_ = 0;
-  std::uint64_t caller_ = 0;  // as set in its communicators
+  std::uint64_t caller_ = 0;  // number of the trainer that calls; 0: none
   plait::ext::generation* generation_ = nullptr;
 };
 
-/// Declares the groups of all ranks, each once and in the order of the sets, by add_group(world
-/// ranks, axes) -> id. Returns for each rank the ids of its groups, one for each set.
+/// Calls add_group(world ranks, axes) -> id once for each group of the mesh, in the order of
+/// groups.sets(). Returns for each rank the ids of its groups, one for each set of axes.
 template <class AddGroup>
 [[gnu::cold]] std::vector<std::vector<int>> declare_groups(mesh_groups const& groups,
                                                            AddGroup add_group) {

@@ -8,10 +8,10 @@
 
 namespace plait::detail {
 
-/// Throws input_error if the environment says that this process is one of several: `backend` has
-/// all ranks in one process, so that each process would run the whole job. `instead` is the backend
-/// whose ranks are processes. An allocation of Slurm alone starts no processes, and variables
-/// without a sensible value are ignored.
+/// Throws input_error if the environment says that a launcher has started several processes of this
+/// program. All ranks of `backend` are in one process, so each process would run the whole job. The
+/// message recommends `instead`, the backend whose ranks are processes. Variables of a Slurm
+/// allocation without a launcher, and variables without a valid value, are ignored.
 [[gnu::cold]] void require_started_once(char const* backend, char const* instead,
                                         find_variable variable = own_environment);
 
