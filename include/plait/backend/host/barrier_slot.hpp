@@ -19,23 +19,27 @@
 
 namespace plait::detail {
 
-// The mailbox of one (sender, receiver) pair. Message k moves the counter from 3k (empty) over 3k+1
-// (posted) and 3k+2 (the receiver reads) to 3k+3 (done).
+// The mailbox for messages from one member of a group to another. The counter `state` is 3k before
+// message k (k = 0, 1, ...), 3k+1 when the sender has posted it, 3k+2 while the receiver reads it,
+// and 3k+3 when it has been received.
 struct alignas(64) thread_mailbox {
   thread_barrier::counter state{0};
-  collective_call sent, received;  // written by the sender before 3k+1, by the receiver before 3k+3
+  // `sent` is written by the sender before 3k+1, `received` by the receiver before 3k+3.
+  collective_call sent, received;
 };
 
-// The data that one member shows to the others: its call and, if they are few, the bytes of its
-// operand. There are two copies, used in turn: a member may already publish its next call while a
-// slower member still reads this one.
+// The data that one member publishes for the other members: its call and, if the operand is small,
+// a copy of the operand. There are two buffers, used in turn, since a member may publish its next
+// call while a slower member still reads the current one.
 struct alignas(64) thread_member {
   static constexpr std::size_t few_bytes = 256;
 
   std::array<collective_call, 2> calls;
   alignas(64) std::array<std::array<std::byte, few_bytes>, 2> given;
-  std::uint64_t barriers = 0;  // this and the next are the member's own
-  std::uint64_t arrivals = 0;  // value of the group's counter at which this member may continue
+  // Calls of meet() so far; this and `arrivals` are used only by the member.
+  std::uint64_t barriers = 0;
+  // Value of the group's counter `arrivals` at which this member may continue.
+  std::uint64_t arrivals = 0;
   std::array<thread_channel, 2> channels;  // messages posted to the next and to the previous member
 };
 
@@ -55,7 +59,8 @@ struct thread_group {
   alignas(64) thread_barrier::counter arrivals{0};  // alone on its cache line
 };
 
-// One member's access to its group: it lets calls meet and messages pass.
+// One member's handle of its group: it compares the calls of all members at a barrier, and
+// transfers messages between two members.
 class barrier_slot {
  public:
   barrier_slot(thread_barrier& room, thread_group& group, int rank)
@@ -64,31 +69,34 @@ class barrier_slot {
   int rank() const noexcept { return rank_; }
   int size() const noexcept { return static_cast<int>(group_->members.size()); }
 
-  // Shows `call` to the other members, waits for theirs, and throws on all if they do not agree.
-  // The first `few` bytes of its source are shown together with it.
+  // Publishes `call` to the other members, waits until all members have published their calls, and
+  // throws on all members if the calls do not agree. Publishes a copy of the first `few` bytes of
+  // the call's source, too.
   void meet(collective_call const& call, std::size_t few = 0);
 
-  // All members call it after a barrier without an error. None returns before the last has called
-  // it, even if other ranks fail: members may still read each other's buffers.
+  // All members call this function when they are done with the buffers of the call, if meet() did
+  // not throw. It returns on no member before the last member has called it, even if other ranks
+  // fail, since members may still read each other's buffers.
   void leave(collective_call const& call);
 
-  // Returns the call that member `member` shows in the current barrier.
+  // Returns the call that member `member` has published in the current barrier.
   collective_call const& shown(int member) const {
     return group_->member[static_cast<std::size_t>(member)].calls[own().barriers % 2];
   }
 
-  // Returns the bytes that member `member` has shown with its call in the current barrier.
+  // Returns the copy of operand bytes that member `member` has published with its call in the
+  // current barrier.
   std::byte const* given(int member) const {
     return group_->member[static_cast<std::size_t>(member)].given[own().barriers % 2].data();
   }
 
-  // Posts a message on its channel and returns.
+  // Posts a message on the channel to or from its peer, and returns without waiting.
   void post(collective_call const& call, thread_messages& messages);
 
-  // Posts the message and returns when the receiver has copied it.
+  // Sends the message; returns when the receiver has copied it.
   void send(collective_call const& call);
 
-  // Waits for the message and copies it.
+  // Waits until the sender has posted the message, and copies it.
   void receive(collective_call const& call);
 
  private:
@@ -101,7 +109,8 @@ class barrier_slot {
 
   void check_other_end(collective_call const& call) const;
 
-  // `receiver` is a world rank.
+  // Returns the text of the error for a message whose send and receive do not agree. `receiver` is
+  // a world rank.
   std::string message_text(thread_mailbox const& box, int receiver) const;
 
   thread_barrier* room_;

@@ -11,14 +11,14 @@
 
 namespace plait::ext {
 
-/// Bytes of the processor's memory, aligned to 64, freed with the object; their values are
-/// undefined.
+/// Owns bytes of the processor's memory, with undefined values; the destructor frees them.
 ///
 /// Errors: out_of_memory.
 class host_arena {
  public:
   host_arena() = default;
-  /// `messages`: messages that may use the memory; the destructor waits for them.
+  /// `place`: offset of the data in the allocation, which is aligned to 64 bytes. `messages`:
+  /// messages that may use the memory; the destructor waits for them.
   explicit host_arena(std::size_t bytes, std::size_t place = 0,
                       std::shared_ptr<detail::posted_messages> messages = {});
   host_arena(host_arena&&) noexcept = default;
@@ -30,7 +30,7 @@ class host_arena {
     return data_ == nullptr ? nullptr : data_.get() + place_;
   }
   [[nodiscard]] std::size_t size() const { return bytes_; }
-  /// Never frees the memory, as a library may still write to it.
+  /// Gives up the memory without freeing it, because a library may still write to it.
   void leave() noexcept { static_cast<void>(data_.release()); }
 
  private:

@@ -21,13 +21,14 @@
 
 namespace plait::ext {
 
-/// The device of a rank on the processor. All its streams are the calling thread, so there is
-/// nothing to wait for except posted messages on channels, if communicators have some.
+/// The device of a rank on the processor. Operations of all streams run at once, on the calling
+/// thread, so a wait has an effect only for messages that a communicator has posted on a channel.
 ///
-/// The memory of different ranks of one process begins at different offsets in a page: a thread
-/// that writes to several of them in turn would be slow on some processors.
+/// The arenas of different ranks of one process begin at different offsets in a 4 KiB page. With
+/// equal offsets, a thread that writes to the memory of several ranks in turn would be slow on some
+/// processors.
 ///
-/// Errors:  wait and synchronize throw the exceptions of messages.
+/// Errors:  wait and synchronize throw the exceptions of the communicator that posted the messages.
 /// Threads: one thread per device object.
 struct host_device {
   using concept_tag = device_tag;
@@ -36,7 +37,8 @@ struct host_device {
   using queue = host_queue;
   using arena = host_arena;
   struct graph {};
-  /// A position among the messages of a channel; 0: nothing to wait for.
+  /// The number of messages that were posted on a channel when the event was recorded; 0: a wait
+  /// for the event returns at once.
   struct event {
     std::uint64_t messages = 0;
     stream channel = stream::compute;
@@ -61,7 +63,7 @@ struct host_device {
   void synchronize() const {
     if (messages_ != nullptr) messages_->wait_for_all();
   }
-  /// Gives posted messages a chance to proceed, between two operations.
+  /// Lets posted messages progress; called between two operations.
   void go_on() const {
     if (messages_ != nullptr) messages_->go_on();
   }

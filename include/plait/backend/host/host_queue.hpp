@@ -39,20 +39,21 @@ namespace plait::ext {
 /// The queue of a rank that computes on the processor: every operation runs at once, on the calling
 /// thread.
 ///
-/// It has a function run() for each row of operation/rows.hpp except the rows that are not faster
-/// on any processor, such as cross_entropy_with_gradient. A queue of another device puts the
-/// operation at the end of a stream.
+/// The queue has a function run() for each operation of operation/rows.hpp, except fused operations
+/// that are not faster on a processor, such as cross_entropy_with_gradient. These functions define
+/// the results for all devices. The queue of another device may put the operation at the end of a
+/// stream instead of running it at once.
 /// Threads: one thread per device object.
 class host_queue : public queue_calls<host_queue> {
   template <class T>
-  using in = matrix<T const>;  // an operand that is read
+  using in = matrix<T const>;  // an operand that is only read
 
  public:
-  /// A queue without a device, which allocates the workspace of kernels for each call.
+  /// Makes a queue without a device: each call allocates the scratch memory that it needs.
   host_queue() = default;
   explicit host_queue(host_workspace& workspace) : workspace_(&workspace) {}
 
-  /// States that these bytes are not read before they are written again.
+  /// Does nothing: states that these bytes are not read before they are written again.
   void discard(void*, std::size_t) const {}
 
   // ---- Memory -----------------------------------------------------------------------------------
@@ -88,7 +89,8 @@ class host_queue : public queue_calls<host_queue> {
 
   // ---- Products ---------------------------------------------------------------------------------
 
-  /// c = op(a) op(b), or c += op(a) op(b), summed in accumulate_t<A>.
+  /// c = op(a) op(b), or c += op(a) op(b) if `accumulate`, summed in accumulate_t<A>; op transposes
+  /// the operands that `lie` names.
   template <class A, class C>
   void run(operation::matmul, in<A> a, in<A> b, matrix<C> c, transposes lie,
            bool accumulate) const {
@@ -118,8 +120,8 @@ class host_queue : public queue_calls<host_queue> {
 
   // ---- Functions of users -----------------------------------------------------------------------
 
-  /// `f` is a named type with a PLAIT_HOST_DEVICE call operator, which is called with values of
-  /// accumulate_t<T>; there are at most three operands.
+  /// y = f(x...), element by element. `f` has a named type (no lambda) with a PLAIT_HOST_DEVICE
+  /// call operator for values of accumulate_t<T>. There are at most three operands x.
   template <class Function, class T, class... Operands>
   void run(operation::map, Function f, matrix<T> y, matrix<Operands>... x) const {
     host_maths::map(f, static_cast<T const*>(x.data)..., y.data, y.count());
@@ -129,7 +131,8 @@ class host_queue : public queue_calls<host_queue> {
            element_operand<Views>... views) const {
     host_maths::map_at(f, of, y.data, views...);
   }
-  /// Calls f(columns, row of each operand...) for every row; a stride of 0 repeats a row.
+  /// Calls f(columns, pointer to row r of each operand...) for each row r < count; an operand of
+  /// stride 0 has the same row for each r.
   template <class Function, class... Rows>
   void run(operation::rows, Function f, std::size_t count, std::size_t columns,
            matrix<Rows>... operands) const {
@@ -142,8 +145,8 @@ class host_queue : public queue_calls<host_queue> {
         sums.data[c] += f(static_cast<accumulate_t<A>>(a.data[r * a.columns + c]),
                           static_cast<accumulate_t<B>>(b.data[r * a.columns + c]));
   }
-  /// Calls kernel(*this, views...), a layer's own operation. It reads views of const elements and
-  /// writes the other views.
+  /// Calls kernel(*this, views...), a layer's own operation. The kernel reads views of const
+  /// elements and writes the other views.
   template <class Kernel, class... Views>
     requires(!operation::is_row<Kernel>)
   void run(Kernel kernel, Views... views) const {
@@ -209,7 +212,8 @@ class host_queue : public queue_calls<host_queue> {
 
   // ---- Tables -----------------------------------------------------------------------------------
 
-  /// `first`: the global number of the table's first row.
+  /// y[i] = row ids[i] of the whole table. `first`: the index in the whole table of the first row
+  /// of `table`, this rank's shard.
   template <class T>
   void run(operation::gather_rows, in<std::int32_t> ids, in<T> table, matrix<T> y,
            std::size_t first) const {
@@ -221,7 +225,8 @@ class host_queue : public queue_calls<host_queue> {
     host_maths::scatter_add_rows(ids.data, dy.data, first, sums.rows, sums.data, dy.rows,
                                  dy.columns);
   }
-  /// Row r of the table is added to the `batch` rows from r * batch on.
+  /// y = x + the table's row for each position: row r of the table is added to rows r * batch to (r
+  /// + 1) * batch - 1 of x.
   template <class T>
   void run(operation::add_positions, in<T> x, in<T> table, matrix<T> y, std::size_t batch) const {
     host_maths::add_positions(x.data, table.data, y.data, 0, table.rows, batch, x.columns);
@@ -233,7 +238,7 @@ class host_queue : public queue_calls<host_queue> {
 
   // ---- Attention --------------------------------------------------------------------------------
 
-  /// Prepares attention of a shape once: allocates its scratch memory.
+  /// Prepares attention of a shape: allocates the scratch memory of attention and of its gradient.
   template <class T>
   void prepare(operation::attention, in<T>, attention_shape const& shape) const {
     if (workspace_ != nullptr)
@@ -274,7 +279,8 @@ class host_queue : public queue_calls<host_queue> {
 
   // ---- Losses and dropout -----------------------------------------------------------------------
 
-  /// The stride of the logits is the length of a row including its padding.
+  /// Computes the largest of the first x.columns elements of each row; the rest of a row, up to
+  /// x.stride elements, is padding.
   template <class T, class Kept>
   void run(operation::row_max, in<T> x, matrix<Kept> max) const {
     host_maths::row_max(x.data, max.data, x.rows, x.stride, x.columns);
@@ -292,7 +298,8 @@ class host_queue : public queue_calls<host_queue> {
            matrix<Kept> max, matrix<Kept> terms, Target target) const {
     cross_entropy_statistics_in_passes(*this, logits, labels, max, terms, target);
   }
-  /// Weights without data are 1.
+  /// *loss += *scale * the sum of the weighted losses of the rows. If `weights` has no data, all
+  /// weights are 1.
   template <class T, class Target>
   void run(operation::cross_entropy_sum, in<T> terms, in<std::int32_t> labels, in<double> scale,
            in<double> weights, matrix<double> loss, Target target, std::int32_t ignored) const {
@@ -466,7 +473,8 @@ class host_queue : public queue_calls<host_queue> {
   void run(operation::check_finite, in<double> loss, in<double> norm, matrix<double> factor) const;
 
  private:
-  /// Calls update(range) for the ranges of an arena, unless the step is to be skipped.
+  /// Calls update(range) for each range of an arena and then converts the new parameters to
+  /// `copies`; does nothing if the gradient scale is NaN, which means that the step is skipped.
   template <class Arena, class Update>
   void for_each_range(Arena const& of, Update update) const {
     if (std::isnan(*of.gradient_scale)) return;

@@ -10,7 +10,7 @@ PLAIT_DECL void host_queue::run(operation::clip, in<double> squares, matrix<doub
   double sum = 0;
   for (std::size_t i = 0; i < squares.columns; ++i) sum += squares.data[i];
   *norm.data = std::sqrt(sum);
-  // PyTorch has the same guard against a division by zero.
+  // 1e-6 prevents a division by zero; PyTorch adds the same number.
   double const wanted = limit / (*norm.data + 1e-6);
   *factor.data =
       std::isfinite(*norm.data) ? std::min(1.0, wanted) : std::numeric_limits<double>::quiet_NaN();

@@ -7,8 +7,8 @@
 
 namespace plait::ext {
 
-/// Memory for intermediate values of one rank's kernels on the processor, which is not part of a
-/// plan: its contents do not outlive a call.
+/// Scratch memory for one rank's kernels on the processor, in addition to the memory of the plan.
+/// Its contents are valid during one call of a kernel only.
 ///
 /// Threads: used by the one thread that runs the rank.
 class host_workspace {
@@ -16,9 +16,9 @@ class host_workspace {
   host_workspace() = default;
   explicit host_workspace(std::size_t place) : place_(place) {}
 
-  /// Returns memory for `count` numbers, whose values are undefined.
+  /// Returns memory for `count` numbers, with undefined values; it is valid until the next call.
   ///
-  /// Cost:   an allocation if less has been allocated before.
+  /// Cost:   an allocation if the memory is larger than in all earlier calls.
   /// Errors: out_of_memory.
   template <class T>
   [[nodiscard]] T* room_for(std::size_t count) {

@@ -14,26 +14,27 @@
 
 namespace plait::detail {
 
-// Copies bytes; allows empty spans (null pointers) and a source that is the target.
+// Copies bytes like std::memcpy, but null pointers are allowed if `bytes` is 0, and source may
+// equal target.
 inline void copy_bytes(void* target, void const* source, std::size_t bytes) {
   if (bytes != 0 && target != source) std::memcpy(target, source, bytes);
 }
 
-// Returns true if two streams of writes may alternate: with equal offsets modulo 4096 they are
-// several times slower on some processors. host_device begins the memory of ranks at different
-// offsets.
+// Returns true if one loop can write to both addresses in turn at full speed: if their offsets
+// modulo 4096 are equal, this is several times slower on some processors. host_device therefore
+// begins the memory of each rank at another offset.
 bool can_take_turns(void const* a, void const* b);
 
-// Returns the address of a rank's data; one type for all callers, so that loops over it are
-// compiled once for each element type.
+// A function that returns the address of a rank's data. All callers use this one type, so that
+// loops which call it are compiled once for each element type.
 template <class T>
 using place_of_rank = function_reference<T*(int)>;
 
-// Combines from(0)[i], from(1)[i], ... in this order, for all i < `count`, and stores the result in
-// to(0)[i] ... to(targets - 1)[i]. For two ranks and two targets each block is stored in both at
-// once; otherwise tile by tile: a tile stays in the first-level cache and is copied to each target
-// separately. `InLanes`: uses vector lanes, for many elements; else elements are combined one by
-// one, which is less code.
+// Combines from(0)[i], from(1)[i], ... of all ranks in this order, for all i < `count`, and stores
+// the result in to(0)[i] ... to(targets - 1)[i]. For two ranks and two targets, each block of
+// results is stored in both targets at once. Otherwise results are computed in tiles that stay in
+// the first-level cache, and each tile is copied to one target after another. `InLanes`: true uses
+// vector lanes, for many elements; false combines elements one by one, which compiles to less code.
 template <class T, bool InLanes, class Combine>
 void combine_tiles(Combine combine, std::size_t count, int ranks, place_of_rank<T const> from,
                    place_of_rank<T> to, int targets) {
@@ -80,10 +81,10 @@ void combine_tiles(Combine combine, std::size_t count, int ranks, place_of_rank<
   }
 }
 
-// Combines with an operation that is given at run time; combine_in_rank_order calls it with any two
-// functions of a rank. A NaN on any rank makes the maximum NaN. Sums of real numbers are long
-// (gradients and activations); maxima have one number per row, and integers are values that ranks
-// compare.
+// Calls combine_tiles for an operation that is known at run time; combine_in_rank_order below is
+// the same for any function types. A NaN on any rank makes the maximum NaN. Only sums of real
+// numbers use vector lanes: gradients and activations are long, but maxima have one number per row,
+// and integers are few values that ranks compare.
 template <class T>
 void combine_places(reduction operation, std::size_t count, int ranks, place_of_rank<T const> from,
                     place_of_rank<T> to, int targets) {

@@ -17,9 +17,9 @@
 
 namespace plait::detail {
 
-// Rethrows the exception of rank `rank`. A plait error whose text names no rank is rethrown with
-// its type and "rank R: " in front of the text; any other standard exception is nested in such an
-// error.
+// Rethrows the exception of rank `rank`, so that its text names the rank: a plait error without a
+// rank in its text is rethrown with the same type and "rank R: " in front of the text. Any other
+// standard exception is nested in a plait::error with such a text.
 [[noreturn]] [[gnu::cold]] void rethrow_with_rank(std::exception_ptr const& failure, int rank);
 
 [[gnu::cold]] std::string failure_text(std::exception_ptr const& failure, int rank);
@@ -31,10 +31,11 @@ namespace plait::ext {
 /// Runs `program(rank)` for each rank of `world`, rank 0 on the calling thread and each other rank
 /// on its own thread, and returns when all have ended.
 ///
-/// Errors:  the first failure aborts the world and is rethrown here when all ranks have ended; the
-///          job_aborted that the other ranks then throw is not. A plait error keeps its type;
-///          another standard exception is nested in a plait::error. The text names the rank. A
-///          job_ended aborts nothing: all ranks throw it, each at the end of its own work.
+/// Errors:  the first exception of a rank aborts the world, so that waits of the other ranks throw
+///          job_aborted. When all ranks have ended, the first exception is rethrown here, with a
+///          text that names the rank; a plait error keeps its type, and another standard exception
+///          is nested in a plait::error. A job_ended does not abort the world, since every rank
+///          throws it at the end of its own work.
 template <class Program>
 [[gnu::cold]] void run_ranks(thread_world& world, Program const& program) {
   std::mutex mutex;

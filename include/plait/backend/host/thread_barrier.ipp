@@ -59,13 +59,14 @@ PLAIT_DECL void thread_barrier::wait_until_over(int rank, wait const& what) {
 }
 
 PLAIT_DECL void thread_barrier::wake(std::span<int const> ranks) {
-  // Sleeper: sets asleep, then reads the counter. Waker: sets the counter, then reads asleep. All
-  // four are sequentially consistent, so at least one of the two sees the other.
+  // The sleeping rank sets `asleep` and then reads the counter. The waking rank sets the counter
+  // and then reads `asleep`. All four accesses are sequentially consistent, so at least one of the
+  // two ranks sees the other rank's write.
   bool locked = false;
   for (int const rank : ranks) {
     auto& sleeper = ranks_[static_cast<std::size_t>(rank)];
     if (!sleeper.asleep.load()) continue;
-    if (!locked) {  // then a sleeper that has checked too early is in its wait by now
+    if (!locked) {  // after this, a rank that read the counter too early already waits for its bell
       std::scoped_lock const lock{mutex_};
       locked = true;
     }
@@ -197,7 +198,7 @@ PLAIT_DECL std::string thread_barrier::deadlock_text() const {
 }
 
 PLAIT_DECL void thread_barrier::break_world(cause why, std::string text) {
-  if (cause_ != cause::none) return;  // the first cause is reported
+  if (cause_ != cause::none) return;  // only the first cause is reported
   cause_ = why;
   verdict_ = std::move(text);
   for (auto* const word : words_) word->fetch_or(broken_bit);

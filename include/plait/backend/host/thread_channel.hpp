@@ -18,31 +18,34 @@
 
 namespace plait::detail {
 
-// The messages between one rank and a neighbour that only one of the two ends has posted; the end
-// that posts second copies. At any time all messages in it are from one end.
+// The queue of messages between a rank and a neighbour for which only one of the two ranks has
+// posted its call, send or receive. The rank that posts the second call of a message copies the
+// data. At any time all calls in the queue are from the same rank.
 struct alignas(64) thread_channel {
-  // Two counts for each message: the count is odd while a message is copied.
+  // Counts 2 for each message: 1 before the copy and 1 after it, so the count is odd during a copy.
   thread_barrier::counter state{0};
   std::mutex mutex;  // guards the members below
   lean_vector<collective_call> ring{4};
   std::size_t first = 0, count = 0;
-  bool are_sent = false;   // true if the sender waits, false if the receiver does
-  bool is_closed = false;  // a rank has cancelled the messages that it had posted here
+  bool are_sent = false;   // true if the posted calls are sends, false if they are receives
+  bool is_closed = false;  // true if a rank has cancelled the messages that it had posted here
 
-  // Grows to the largest number of messages in flight; steps after the first ones allocate nothing.
+  // Appends a call. The ring grows to the largest number of messages in flight, so only the first
+  // steps allocate memory.
   void push(collective_call const& call);
   collective_call pop();
 };
 
-// A rank's ends of its channels in a thread_world. Memory of a message must stay until the message
-// has been sent or received; the rank's device and memory ask for that.
+// The posted messages of one rank of a thread_world, on all its channels. The memory of a message
+// must stay valid until the message has been sent or received, so the rank's device and arenas use
+// this class to wait.
 class thread_messages final : public posted_messages {
  public:
   explicit thread_messages(thread_barrier& room, int world_rank)
       : room_(&room), world_rank_(world_rank) {}
 
-  // Posts a message on a channel: it is copied at once if the other end has been posted. `peer`:
-  // the world rank of the other end; `members`: the group, for messages of errors.
+  // Posts a send or a receive on a channel; copies the message at once if the peer has posted its
+  // call. `peer`: the peer's world rank; `members`: the group, for error messages.
   void post(thread_channel& channel, collective_call const& call, int peer,
             std::vector<int> const& members);
 
@@ -75,17 +78,19 @@ class thread_messages final : public posted_messages {
                    std::vector<int> const& members) const {
     if (!sent.fits(received)) refuse_mismatch(from, sent, to, received, members);
   }
-  // Tells all ranks: the other end may first wait for something else.
+  // Breaks the world, so that all ranks throw: the peer may not wait for this message yet.
   [[noreturn]] [[gnu::cold]] void refuse_mismatch(int from, collective_call const& sent, int to,
                                                   collective_call const& received,
                                                   std::vector<int> const& members) const;
-  // Returns the call in which errors say that this rank waits.
+  // Returns the oldest call in a channel, which error messages name as the call in which this rank
+  // waits.
   static collective_call first_of(thread_channel& channel);
 
   thread_barrier* room_;
   int world_rank_;
   std::array<channel_end, std::size_t(ext::channel_count)> ends_{};
-  std::exception_ptr unseen_{};  // an exception in a destructor of memory; the next wait throws it
+  // An exception that rest() caught in the destructor of an arena; the next wait throws it.
+  std::exception_ptr unseen_{};
 };
 
 }  // namespace plait::detail

@@ -47,7 +47,8 @@ PLAIT_DECL void thread_messages::post(thread_channel& channel, collective_call c
     other = channel.ring[channel.first];
     if (sends) require_fit(world_rank_, call, peer, other, members);
     else require_fit(peer, other, world_rank_, call, members);
-    room_->advance(channel.state);  // from here on, the other end's memory stays
+    // From here on, the peer does not free the memory of its message.
+    room_->advance(channel.state);
     channel.pop();
     ++mine.posted;
   }

@@ -21,12 +21,12 @@
 
 namespace plait::ext {
 
-/// One rank's member of a group of a thread_world: the ranks are threads that read and write each
-/// other's buffers.
+/// The communicator of one rank for a group of a thread_world: the ranks are threads that read and
+/// write each other's buffers.
 ///
 /// Sums are computed in rank order, each element by exactly one rank, so results have equal bits on
-/// every rank and do not depend on timing. Sums of up to 256 bytes are computed by every rank
-/// itself.
+/// every rank and do not depend on timing. For sums of up to 256 bytes, every rank computes all
+/// elements itself.
 /// Cost:    at most two barriers of the group per call, one for a sum of up to 256 bytes; elements
 ///          are copied directly from buffer to buffer; no allocation after construction.
 /// Errors:  all members compare their calls before any buffer is written. collective_mismatch on
@@ -37,9 +37,9 @@ namespace plait::ext {
 /// Threads: used by the thread of its rank only.
 class thread_communicator : public communicator_calls<thread_communicator> {
  public:
-  /// Joins group `group_id`, which has been declared with the same `members`, for the calls over
-  /// some axes. `messages`: the rank's messages, which its device has, too; without them a posted
-  /// message is sent at once.
+  /// Joins group `group_id`, which thread_world::add_group has returned for the same `members`.
+  /// `over`: the axes of the group. `messages`: the object that the rank's device has, too; if it
+  /// is null, post_send and post_receive wait like send and receive.
   thread_communicator(thread_world& world, int group_id, std::vector<int> const& members,
                       int world_rank, axis_set over = {},
                       detail::thread_messages* messages = nullptr)
@@ -67,12 +67,13 @@ class thread_communicator : public communicator_calls<thread_communicator> {
       slot_.meet(call);
       if (tensor_bytes == 0) return;
       detail::do_part<Kind, T>(shared_buffers{slot_}, call);
-      slot_.leave(call);  // when no other member needs the buffers any more
+      slot_.leave(call);  // returns when no member needs the buffers any more
     }
   }
 
  private:
-  // A member that has shown its values with its call need not wait until the others have read them.
+  // Sums a small vector: each member publishes a copy of its values with its call, so it need not
+  // wait until the other members have read its buffer.
   template <class T>
   void add_up_few(detail::collective_call const& call) {
     slot_.meet(call, call.bytes);
@@ -85,7 +86,7 @@ class thread_communicator : public communicator_calls<thread_communicator> {
   [[gnu::cold]] static detail::barrier_slot join(thread_world& world, int group_id,
                                                  std::vector<int> const& members, int world_rank);
 
-  // The member for do_part().
+  // The type of do_part's argument `member`, for members that are threads.
   struct shared_buffers {
     detail::barrier_slot const& slot;
 
@@ -103,7 +104,8 @@ class thread_communicator : public communicator_calls<thread_communicator> {
   };
 
   detail::barrier_slot slot_;
-  detail::thread_messages* messages_;  // outlives it
+  // The object is owned elsewhere, and outlives the communicator.
+  detail::thread_messages* messages_;
 };
 
 static_assert(can_all<thread_communicator, float>);

@@ -17,7 +17,8 @@
 namespace plait::ext {
 
 /// The state that the ranks of one process share: the groups in which they communicate, and the
-/// state that turns a deadlock, a failed rank or a hang into an error on every waiting rank.
+/// barrier by which a deadlock, a failed rank or a time-out becomes an exception on every waiting
+/// rank.
 ///
 /// Threads: each rank is one thread, which alone uses that rank's communicators. add_group() may be
 ///          called only before the ranks start; abort() may be called by any thread at any time.
@@ -36,18 +37,19 @@ class thread_world {
   /// with equal members are one group, so that all calls among these ranks are compared.
   [[gnu::cold]] int add_group(std::vector<int> members);
 
-  /// Returns the ends of channels of `rank`, for its communicators and its device.
+  /// Creates the object for the posted messages of `rank`, which the rank's communicators and its
+  /// device share.
   [[nodiscard]] [[gnu::cold]] std::shared_ptr<detail::thread_messages> messages_of(int rank) {
     return std::shared_ptr<detail::thread_messages>(new detail::thread_messages(room_, rank));
   }
 
-  /// Makes every current and future wait of a rank throw job_aborted with this message, unless an
-  /// earlier failure has been declared.
+  /// Makes every current and future wait of a rank throw job_aborted with this message, unless the
+  /// world is broken already.
   [[gnu::cold]] void abort(std::string message) { room_.abort(std::move(message)); }
 
-  /// Notes that all ranks run; run_ranks() calls it.
+  /// Notes that all ranks begin to run; run_ranks() calls it.
   ///
-  /// Errors:  the exception of the earlier failure if the world is broken.
+  /// Errors:  the exception of the first failure if the world is broken.
   void start() { room_.start(); }
 
   /// Notes that `rank` makes no more calls, so that a rank that waits for it gets an error;

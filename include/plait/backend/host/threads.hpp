@@ -16,19 +16,21 @@ namespace plait {
 /// The backend that is always available: each rank is a thread of this process and computes
 /// single-threaded.
 ///
-/// It keeps OpenBLAS at one thread per rank while the job runs and restores the setting afterwards.
+/// The BLAS library runs with one thread per rank while the job runs; its setting is restored
+/// afterwards.
 ///
 /// Example (tests/reference/names_in_use_test.cpp threads):
 ///     plait::launch<job>(plait::threads{}, [](auto& rank) {
 ///       std::printf("rank %d of %d\n", rank.world_rank(), rank.world_size());
 ///     });
 struct threads {
-  /// The size of a data axis that the policy leaves to the launch; 0 takes the policy's number, or
-  /// 1, and `all_processors` as many as fit.
+  /// The size of the data axis if the policy leaves it to the launch: 0 selects the policy's
+  /// number, or 1 if it has none; `all_processors` selects the largest size for which the machine
+  /// has processors.
   int data_ranks = 0;
   thread_options options{};
-  /// True if each of several processes that a launcher has started runs the whole job; if false,
-  /// several processes are an error.
+  /// True if each of several processes that a launcher has started is to run the whole job; if
+  /// false, several processes are an error.
   bool in_each_process = false;
 
   using concept_tag = ext::backend_tag;
@@ -41,8 +43,8 @@ struct threads {
 
   /// Calls program(rank) on every rank of the mesh and returns when all have ended.
   ///
-  /// Errors: input_error if the process is one of several; the first failure of a rank ends all
-  ///         ranks and is thrown here.
+  /// Errors: input_error if a launcher has started several processes; the first exception of a rank
+  ///         ends all ranks and is rethrown here.
   [[gnu::cold]] void run(ext::mesh_groups const& groups,
                          std::function<void(rank_type&)> const& program) const {
     host_maths::single_threaded_maths const guard;
@@ -50,8 +52,9 @@ struct threads {
   }
 
  private:
-  /// Does the work of run, except for the library of matrix products, which the program chooses and
-  /// the runtime does not know. The root of the job calls `say_of_products`.
+  /// Does the work of run() that does not depend on the BLAS library: run() is compiled with the
+  /// program, which chooses that library, and this function may be compiled into plait's library.
+  /// The function calls `say_of_products` once.
   [[gnu::cold]] void run_all(ext::mesh_groups const& groups,
                              std::function<void(rank_type&)> const& program,
                              void (*say_of_products)()) const;

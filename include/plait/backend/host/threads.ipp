@@ -23,7 +23,8 @@ PLAIT_DECL void threads::run_all(ext::mesh_groups const& groups,
   auto const ids = declare_groups(groups, [&](std::vector<int> members, ext::axis_set) {
     return world.add_group(std::move(members));
   });
-  // Not [[gnu::cold]], which would apply to the type that the function returns.
+  // In this place, [[gnu::cold]] would apply to the return type of the lambda instead of the
+  // lambda.
   run_ranks(world, [&](int rank) __attribute__((cold)) {
     auto const messages = groups.has_channels() ? world.messages_of(rank) : nullptr;
     detail::leaves_messages const guard_of_messages{messages.get()};

@@ -12,10 +12,10 @@
 #include "plait/backend/host/maths/matmul.hpp"
 #include "plait/tensor/functions.hpp"
 
-// Attention, one (sample, head) after another. Queries are processed in blocks, and a block uses
-// only the keys from the first that its first query sees to the last that its last query sees, so
-// most masked scores are never computed. The probabilities are not kept: backward recomputes them
-// from the logarithm of their sum.
+// Attention, for one head of one sample after another. Queries are processed in blocks. A block
+// uses only the keys from the first key that its first query attends to up to the last key that its
+// last query attends to, so most masked scores are never computed. The probabilities are not stored
+// for backward, which recomputes them from the scores and the logarithm of the sum of e^score.
 
 namespace plait::host_maths {
 
@@ -26,8 +26,9 @@ T attention_scale(std::size_t head_width) {
   return static_cast<T>(1 / std::sqrt(static_cast<double>(head_width)));
 }
 
-// The keys of a row: those in [first, end) are visible, and those up to `count` are computed: whole
-// blocks of lanes, as the rest of a block would be computed one by one.
+// The keys of a row of scores: keys [first, end) are visible to the query, and the probabilities of
+// keys [0, count) are computed. `count` is rounded up to whole blocks of lanes, because elements
+// that do not fill a block are computed one by one.
 struct visible_part {
   std::size_t first, end, count;
 };
@@ -36,7 +37,8 @@ visible_part visible_part_of(std::size_t first, std::size_t end, std::size_t key
   return {first, end, std::min(keys, (end + lanes<T> - 1) / lanes<T> * lanes<T>)};
 }
 
-// Sets masked scores to minus infinity among the computed ones, and to 0 after them.
+// Sets the masked scores of keys [0, seen.count) to minus infinity, and the scores of the remaining
+// keys to 0.
 template <class T>
 void mask_scores(T* scores, visible_part const& seen, std::size_t keys) {
   constexpr T masked = -std::numeric_limits<T>::infinity();
@@ -45,8 +47,8 @@ void mask_scores(T* scores, visible_part const& seen, std::size_t keys) {
   std::fill(scores + seen.count, scores + keys, T{0});
 }
 
-// Replaces visible scores by e^(score - largest) and masked scores by 0. Returns their sum and
-// stores the logarithm of the sum of e^score in log_sum.
+// Replaces visible scores by e^(score - largest visible score) and masked scores by 0. Returns the
+// sum of the new values and stores the logarithm of the sum of e^score in log_sum.
 template <class T>
 T exponentiate_scores(T* scores, visible_part const& seen, std::size_t keys, T& log_sum) {
   constexpr T masked = -std::numeric_limits<T>::infinity();
@@ -61,19 +63,18 @@ T exponentiate_scores(T* scores, visible_part const& seen, std::size_t keys, T& 
   return sum;
 }
 
-// One sample and key-value head of an attention, and the values that all its blocks of queries
-// share.
+// Computes which queries a block has and which keys these queries attend to.
 struct attention_blocks {
   ext::attention_shape const& shape;
   std::size_t queries_from(std::size_t first) const {
     return std::min(ext::attention_query_block, shape.sequence - first);
   }
-  // Returns the keys that any of the queries [first, first + queries) sees.
+  // Returns the range of keys to which the queries [first, first + queries) attend.
   ext::key_range keys_of(std::size_t first, std::size_t queries) const {
     return {ext::visible_keys(shape.options, first, shape.sequence).first,
             ext::visible_keys(shape.options, first + queries - 1, shape.sequence).last};
   }
-  // Returns the part of these keys that `query` sees.
+  // Returns the part of these keys to which `query` attends, relative to keys.first.
   template <class A>
   visible_part part_of(std::size_t query, ext::key_range const& keys) const {
     auto const seen = ext::visible_keys(shape.options, query, shape.sequence);
@@ -84,8 +85,8 @@ struct attention_blocks {
 
 }  // namespace detail
 
-/// Computes attention: every head's query attends to the keys of its own sample that shape.options
-/// lets it see, out = softmax(q k^T / sqrt(head_width)) v.
+/// Computes attention, out = softmax(q k^T / sqrt(head_width)) v, for each head; a query attends to
+/// the keys of its own sample that the mask shape.options allows.
 ///
 /// Shapes: in as attention_operands, rows (sequence, batch); out (sequence * batch, heads,
 ///         head_width); log_sum (sequence * batch, heads), the logarithm of the sum of e^score, for
@@ -130,8 +131,9 @@ void attention_forward(ext::attention_shape const& shape,
   }
 }
 
-/// Computes the gradients of attention_forward with respect to its operands, from its results out
-/// and log_sum; `gradient` is overwritten. Each key-value head sums its query heads in their order.
+/// Computes the gradients of attention_forward with respect to q, k and v, from the results `out`
+/// and `log_sum` of attention_forward; `gradient` is overwritten. The gradient of a key-value head
+/// is summed over its query heads in their order.
 ///
 /// Shapes: as for attention_forward; dout as out; gradient with the strides of `in`; scratch (2 *
 ///         ext::attention_scratch(sequence)). No operands overlap.

@@ -4,9 +4,10 @@
 #include <cstddef>
 #include <string>
 
-// Chooses the library that multiplies matrices. The component plait::blas defines PLAIT_USE_CBLAS
-// and one of PLAIT_USE_OPENBLAS, PLAIT_USE_MKL and PLAIT_USE_BLIS, or none of these for another
-// library with the CBLAS interface. Every unit of a program must have the same definitions.
+// Chooses the library that multiplies matrices. The CMake component plait::blas defines
+// PLAIT_USE_CBLAS and one of PLAIT_USE_OPENBLAS, PLAIT_USE_MKL and PLAIT_USE_BLIS, or none of these
+// three for another library with the CBLAS interface. All translation units of a program must have
+// the same definitions.
 #if defined(PLAIT_USE_MKL)
 #include <mkl_cblas.h>
 extern "C" {
@@ -48,9 +49,9 @@ namespace plait::host_maths {
 #if defined(PLAIT_USE_OPENBLAS)
 namespace detail {
 
-/// Returns true if products of n x n matrices are right on one thread, in float and in double, for
-/// all ways to store them, and products with a vector, too. Elements are small whole numbers, whose
-/// sums are exact in any order.
+/// Returns true if OpenBLAS computes correct products of n x n matrices, and of a matrix and a
+/// vector, in float and in double, for all combinations of transposed operands. Elements are small
+/// integers, whose sums are exact in any order.
 [[nodiscard]] [[gnu::cold]] inline bool openblas_is_right_for(int n) {
   constexpr int most = 109 * 109;
   static float a[most], b[most], c[most];
@@ -75,8 +76,8 @@ namespace detail {
       cblas_dgemm(CblasRowMajor, a_is, b_is, n, n, n, 1, a_double, n, b_double, n, beta, c_double,
                   n);
     }
-    // Checks every seventh element. Kernels work in blocks, and each place within a block is
-    // checked in some block.
+    // Checks every seventh element of a matrix. Kernels compute blocks of elements, and each
+    // position within a block is checked in at least one block.
     for (int at = 0; at < (by_vector ? n : n * n); at += by_vector ? 1 : 7) {
       int const row = by_vector ? at : at / n, column = by_vector ? 0 : at % n;
       int const a_first = (way & 1) != 0 ? row : row * n, a_step = (way & 1) != 0 ? n : 1;
@@ -90,8 +91,8 @@ namespace detail {
   return true;
 }
 
-/// Returns true if products are right at two sizes: OpenBLAS has one kind of kernels for small
-/// matrices, and another that works in blocks.
+/// Returns true if products of two sizes are correct: OpenBLAS has different kernels for small and
+/// for large matrices.
 [[nodiscard]] [[gnu::cold]] inline bool openblas_is_right() {
   int const threads = openblas_get_num_threads();
   openblas_set_num_threads(1);
@@ -100,10 +101,11 @@ namespace detail {
   return is_right;
 }
 
-/// Returns true if the process has other threads than the calling one and the threads that OpenBLAS
-/// has started, which are idle between products. Returns true also if the system does not tell.
+/// Returns true if another thread of the process may be calling OpenBLAS: if the process has
+/// threads other than the calling thread and OpenBLAS's own threads, which are idle between
+/// products, or if the number of threads is unknown.
 [[nodiscard]] [[gnu::cold]] inline bool openblas_may_be_in_use() {
-  struct stat threads{};  // status of a folder that has a folder for each thread
+  struct stat threads{};  // status of a folder with one subfolder for each thread
   if (::stat("/proc/self/task", &threads) != 0) return true;
   bool const starts_threads = openblas_get_parallel != nullptr && openblas_get_parallel() == 1;
   auto const are_known = [&](long count) {
@@ -111,7 +113,7 @@ namespace detail {
   };
   long const count = static_cast<long>(threads.st_nlink) - 2;
 #if defined(__SANITIZE_THREAD__)
-  if (are_known(count - 1)) return false;  // the other one is a sanitizer's
+  if (are_known(count - 1)) return false;  // ThreadSanitizer has a thread of its own
 #endif
   return !are_known(count);
 }
@@ -126,8 +128,8 @@ namespace detail {
   };
   if (gotoblas_dynamic_quit != nullptr)
     out.forget_code = [] {
-      // The first product initialises OpenBLAS. Without it, OpenBLAS's threads may do so between
-      // the two calls and choose a code, too.
+      // The first product initialises OpenBLAS. Without this product, a thread of OpenBLAS might
+      // initialise it between forget_code and choose_code and choose kernels, too.
       float const one = 1;
       float product = 0;
       cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, 1, 1, 1, 1, &one, 1, &one, 1, 0,
@@ -140,17 +142,16 @@ namespace detail {
   return out;
 }
 
-/// Lets OpenBLAS choose its code, once in a process, and returns the sentence of
-/// choose_openblas_code.
+/// Calls choose_openblas_code, once in a process, and returns its message for the user.
 [[nodiscard]] [[gnu::cold]] inline std::string const& openblas_problem() {
   static std::string const problem =
       choose_openblas_code(openblas_of_program(), features_of_this_processor());
   return problem;
 }
 
-// OpenBLAS chooses before main, when a program has no threads of its own yet that could be in a
-// product or read the environment. A library that is linked statically may not have chosen its code
-// by then: it does when the first job starts.
+// The choice is made before main(), when the program has no threads yet that could be in a product
+// or read the environment. An OpenBLAS that is linked statically may not be initialised by then; in
+// this case the choice is made when the first job starts.
 inline bool const openblas_chose_early = openblas_get_corename != nullptr &&
                                          std::strcmp(openblas_get_corename(), "Unknown") != 0 &&
                                          (static_cast<void>(openblas_problem()), true);
@@ -158,16 +159,16 @@ inline bool const openblas_chose_early = openblas_get_corename != nullptr &&
 }  // namespace detail
 #endif
 
-/// Lets the library of matrix products run code that suits this processor, once in a process: see
-/// choose_openblas_code. Only OpenBLAS needs it.
+/// Makes the BLAS library use the kernels that suit this processor, once in a process; see
+/// choose_openblas_code. Only OpenBLAS needs this.
 [[gnu::cold]] inline void choose_code_of_products() {
 #if defined(PLAIT_USE_OPENBLAS)
   static_cast<void>(detail::openblas_problem());
 #endif
 }
 
-/// Prints to standard error, once in a process, if products are slower than they need be, and what
-/// the user can do about it. The root of a job calls it.
+/// Prints a message to standard error, once in a process, if OpenBLAS uses kernels for an older
+/// processor, with advice for the user. A backend calls this once for a job.
 [[gnu::cold]] inline void say_if_products_are_slow() {
 #if defined(PLAIT_USE_OPENBLAS)
   static bool const is_said = [] {
@@ -178,12 +179,12 @@ inline bool const openblas_chose_early = openblas_get_corename != nullptr &&
 #endif
 }
 
-/// Keeps the library of matrix products at one thread per caller while the object exists, and then
-/// restores the previous setting; a library other than OpenBLAS, MKL and BLIS is not changed.
-/// OpenBLAS also chooses its code first, see choose_code_of_products.
+/// Limits the BLAS library to one thread per caller while the object exists; the destructor
+/// restores the previous setting. The setting of a library other than OpenBLAS, MKL and BLIS is not
+/// changed. The constructor also calls choose_code_of_products.
 ///
-/// Threads: the setting applies to the whole process, so make one guard before the rank threads
-///          start and let it outlive them.
+/// Threads: the setting applies to the whole process, so create one guard before the ranks' threads
+///          start and destroy it after they have ended.
 class single_threaded_maths {
  public:
   single_threaded_maths() : threads_before_(get()) {
@@ -212,12 +213,13 @@ class single_threaded_maths {
   long threads_before_;
 };
 
-/// Returns the library of matrix products with its version and, if it tells, the code that it has
-/// chosen for this processor.
+/// Returns the name and version of the BLAS library and, if the library reports it, the processor
+/// for which its kernels are made.
 [[nodiscard]] [[gnu::cold]] inline std::string kind_of_products() {
   choose_code_of_products();
 #if defined(PLAIT_USE_OPENBLAS)
-  static std::string const config = ::openblas_get_config();  // it writes into one shared buffer
+  // The function writes into a buffer that all threads share.
+  static std::string const config = ::openblas_get_config();
   return config;
 #elif defined(PLAIT_USE_MKL)
   char version[256] = {};

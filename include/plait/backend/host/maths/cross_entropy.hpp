@@ -12,12 +12,14 @@
 #include "plait/backend/host/maths/lanes.hpp"
 #include "plait/tensor/functions.hpp"
 
-// Cross-entropy of logits that may be a shard [first_class, first_class + cols) of the classes. The
-// order of work on every shard: row_max; maximum over the shards; cross_entropy_terms; sum over the
-// shards; then cross_entropy_sum and cross_entropy_backward, which need no other shard.
+// Cross-entropy of logits that may be a shard, classes [first_class, first_class + cols), of all
+// classes. Each rank calls row_max and takes the maximum over the shards, calls cross_entropy_terms
+// and sums the terms over the shards, and then calls cross_entropy_sum and cross_entropy_backward,
+// which need no communication.
 //
-// Only the first valid_cols <= cols columns of a shard are classes; the others are padding, which
-// does not count and has gradient 0. `weights` has a factor for each row, or is null for 1.
+// Only the first valid_cols <= cols columns of a shard are classes. The remaining columns are
+// padding, which is ignored and has gradient 0. `weights` has a factor for each row; if it is null,
+// all factors are 1.
 
 namespace plait::host_maths {
 
@@ -32,9 +34,9 @@ template <class T, class A>
                       [=](std::size_t c) PLAIT_INLINED -> A { return logits[c]; });
 }
 
-/// Computes this shard's summands of every row: the sum of e^(logit - max), and the target's logit
-/// minus max, or 0 if the target is not in this shard; for a smoothed target also the sum of (logit
-/// - max).
+/// Computes this shard's part of the terms of every row: the sum of e^(logit - max) over the
+/// classes, and the target's logit minus max, or 0 if the target is in another shard; for a
+/// smoothed target also the sum of (logit - max) over the classes.
 ///
 /// Shapes: logits (rows, cols); targets, max (rows); terms (rows, Target::terms)
 template <class Target = one_hot_target, class T, class A>
@@ -74,8 +76,8 @@ template <class T, class Target = one_hot_target>
   return sum_of([=](std::size_t r) PLAIT_INLINED { return weights[r]; });
 }
 
-/// Computes dlogits = scale * weight * (softmax - target), with zeros in the rows to ignore, from
-/// the terms summed over all shards; dlogits may be logits.
+/// Computes dlogits = scale * weight * (softmax - target distribution) from the terms summed over
+/// all shards, with zeros in rows whose target is ignored; dlogits may be logits.
 ///
 /// Shapes: logits, dlogits (rows, cols); targets, max, weights (rows); terms (rows, Target::terms)
 template <class T, class A, class Target = one_hot_target>

@@ -12,8 +12,9 @@
 
 namespace plait::host_maths {
 
-/// y = x * keep_scale where random number `global index` of the stream `key` is at least
-/// `threshold`, else 0. With dy and dx for x and y it is its own gradient. y may be x.
+/// y = x * keep_scale for elements whose random number is at least `threshold`, else 0. `key` and
+/// the element's global index (see dropout_block) determine its random number. The gradient is
+/// computed by the same function, with dy as x and dx as y. y may be x.
 ///
 /// Shapes: x, y (rows, cols), where rows is a multiple of block.batch_local
 template <class T>
@@ -24,7 +25,7 @@ void dropout(T const* x, T* y, std::size_t rows, std::size_t cols, random_key ke
     std::uint64_t const sample = block.first_sample + r % block.batch_local;
     std::uint64_t const begin =
         (sample * block.sequence_global + position) * block.width_global + block.first_column;
-    for (std::size_t c = 0; c < cols;) {  // one block of random words is for up to four columns
+    for (std::size_t c = 0; c < cols;) {  // a block of random bits has words for up to four columns
       random_block const words = random_bits(key, (begin + c) / 4);
       for (std::size_t word = (begin + c) % 4; word < 4 && c < cols; ++word, ++c)
         y[c] = static_cast<T>(

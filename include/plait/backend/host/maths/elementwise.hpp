@@ -11,15 +11,16 @@
 
 namespace plait::host_maths {
 
-/// y[i] = function(x[i]) for i in [0, n), computed in accumulate_t<T>. y may be x, else they must
-/// not overlap.
+/// y[i] = function(x[i]) for i in [0, n), computed in accumulate_t<T>. y may be equal to x;
+/// otherwise x and y must not overlap.
 template <class Function, class T>
 [[gnu::noinline]] void map(Function const& function, T const* x, T* y, std::size_t n) {
   using A = accumulate_t<T>;
   generate<A>(n, y, [&](std::size_t i) PLAIT_INLINED { return function(static_cast<A>(x[i])); });
 }
 
-/// out[i] = function(x[i], y[i]) for i in [0, n). out may be x or y, else no operands may overlap.
+/// out[i] = function(x[i], y[i]) for i in [0, n), computed in accumulate_t<T>. out may be equal to
+/// x or y; otherwise no two operands may overlap.
 template <class Function, class T>
 [[gnu::noinline]] void map(Function const& function, T const* x, T const* y, T* out,
                            std::size_t n) {
@@ -29,8 +30,8 @@ template <class Function, class T>
   });
 }
 
-/// out[i] = function(x[i], y[i], z[i]) for i in [0, n). out may be x, y or z, else no operands may
-/// overlap.
+/// out[i] = function(x[i], y[i], z[i]) for i in [0, n), computed in accumulate_t<T>. out may be
+/// equal to x, y or z; otherwise no two operands may overlap.
 template <class Function, class T>
 [[gnu::noinline]] void map(Function const& function, T const* x, T const* y, T const* z, T* out,
                            std::size_t n) {
@@ -40,7 +41,7 @@ template <class Function, class T>
   });
 }
 
-/// y[r][c] = function(the element's place, row r of each view...) for the elements of a block.
+/// y[r][c] = function(indices of the element, row r of each view...) for the elements of a block.
 template <class Function, class T, class... Views>
 [[gnu::noinline]] void map_at(Function const& function, element_block const& of, T* y,
                               element_operand<Views> const&... views) {
@@ -55,7 +56,7 @@ void add(T const* x, T const* y, T* out, std::size_t n) {
   map([](auto a, auto b) PLAIT_INLINED { return a + b; }, x, y, out, n);
 }
 
-/// sum += x; x = 0. They must not overlap.
+/// sum += x; x = 0. sum and x must not overlap.
 template <class T>
 [[gnu::noinline]] void add_and_clear(T* __restrict sum, T* __restrict x, std::size_t n) {
   for (std::size_t i = 0; i < n; ++i) {
@@ -77,7 +78,7 @@ template <class T>
   std::fill_n(y, n, value);
 }
 
-/// y = x; they must not overlap.
+/// y = x. x and y must not overlap.
 template <class T>
 void copy(T const* x, T* y, std::size_t n) {
   std::copy_n(x, n, y);

@@ -11,18 +11,18 @@ namespace plait::host_maths {
 
 namespace detail {
 
-// Returns the row of a shard [first, first + count) that holds `id`, or `count` if another shard
-// has it.
+// Returns the local index of row `id` in a shard of rows [first, first + count), or `count` if
+// another shard has this row.
 inline std::size_t local_row(std::int32_t id, std::size_t first, std::size_t count) {
-  // A negative id, or one below `first`, wraps around to a huge number.
+  // If `id` is negative or below `first`, the difference wraps around to a huge number.
   return std::min(static_cast<std::size_t>(id) - first, count);
 }
 
 }  // namespace detail
 
-/// out[i] = row ids[i] of the whole table, of which this shard has rows [first_row, first_row +
-/// local_rows); zeros if the row is not among them, so that the sum of the shards' results is the
-/// whole.
+/// out[i] = row ids[i] of the whole table, if it is among this shard's rows [first_row, first_row +
+/// local_rows); else zeros. The sum of the results over all shards is thus the result for the whole
+/// table.
 ///
 /// Shapes: ids (n); table (local_rows, cols); out (n, cols)
 template <class T>
@@ -35,8 +35,8 @@ void gather_rows(std::int32_t const* ids, T const* table, std::size_t first_row,
   }
 }
 
-/// Adds the gradient of gather_rows with respect to the table: dy[i] is added to the row of ids[i],
-/// in the order of i.
+/// Adds the gradient of gather_rows with respect to the table to dtable: dy[i] is added to row
+/// ids[i], in the order of i.
 ///
 /// Shapes: ids (n); dy (n, cols); dtable (local_rows, cols)
 template <class T, class Sum>
@@ -66,7 +66,8 @@ void add_positions(T const* x, T const* table, T* y, std::size_t first_position,
   }
 }
 
-/// Adds the gradient of add_positions with respect to the table: the sum over the batch, in order.
+/// Adds the gradient of add_positions with respect to the table to dtable: for each position the
+/// sum of dy over the batch, in the order of the samples.
 ///
 /// Shapes: dy (positions, batch, cols); dtable as table in add_positions
 template <class T, class Sum>

@@ -8,9 +8,9 @@
 
 namespace plait::host_maths {
 
-/// Returns everything that decides on the last bits of results on the processor: its features, by
-/// which libraries choose their code, the features for which this program was compiled, and the
-/// library of matrix products with the code that it has chosen.
+/// Returns a text with all properties on which the last bits of results on the processor depend:
+/// the processor's features, by which libraries choose their code, the features for which this
+/// program was compiled, and the BLAS library with the kernels that it has chosen.
 [[nodiscard]] [[gnu::cold]] inline std::string kind() {
 #if defined(__x86_64__)
   std::string out = "x86-64";

@@ -14,8 +14,8 @@ using functions::choose;
 using functions::exponential;
 using functions::multiply_add;
 
-/// The number of elements that are processed at a time: one cache line of `T`. It is equal for
-/// every instruction set, so the order of additions never depends on the build.
+/// The number of elements that a loop processes at a time: one cache line of `T`. It is equal for
+/// every instruction set, so that the order of additions does not depend on the build.
 template <class T>
 inline constexpr std::size_t lanes = 64 / sizeof(T);
 
@@ -28,15 +28,16 @@ PLAIT_IN_LOOPS void in_blocks(std::size_t n, Body body) {
   for (std::size_t i = 0; i < whole; i += lanes<T>)
     body(i, std::integral_constant<std::size_t, lanes<T>>{});
   for (std::size_t i = whole; i < n; ++i) {
-    asm volatile("");  // the rest is not worth vectors, which take long to compile
+    // Keeps this loop scalar: vector code for the rest would take long to compile.
+    asm volatile("");
     body(i, std::integral_constant<std::size_t, 1>{});
   }
 }
 
 namespace detail {
 
-// to[l] = from(l) for a whole block. If a converting loop were unrolled before vectorisation, it
-// would stay scalar (g++ 12).
+// to[l] = from[l], converted, for a whole block. The pragma prevents g++ 12 from unrolling the loop
+// before vectorisation, after which the loop would stay scalar.
 template <std::size_t count, class To, class From>
 PLAIT_IN_LOOPS void convert_block(To* to, From from) {
 #if !defined(__CUDACC__)  // nvcc's front end does not know it
@@ -47,9 +48,9 @@ PLAIT_IN_LOOPS void convert_block(To* to, From from) {
 
 }  // namespace detail
 
-/// y[i] = function(i) for i in [0, n), a block at a time: no element of a block is written before
-/// the function has been called for all of it, so y may be the operand that the function reads at
-/// i.
+/// y[i] = function(i) for i in [0, n), one block of lanes<A> elements at a time. The elements of a
+/// block are written after the function has been called for all of them, so `function(i)` may read
+/// y[i].
 template <class A, class T, class Function>
 PLAIT_IN_LOOPS void generate(std::size_t n, T* y, Function function) {
   in_blocks<A>(n, [&](std::size_t first, auto count) PLAIT_INLINED {
@@ -79,8 +80,8 @@ inline T reduce_in_lanes(std::size_t n, T start, Step step, Join join) {
 
 }  // namespace detail
 
-/// Returns the sum of `term(0)` to `term(n-1)`: term i is added to lane i % lanes, and the lanes
-/// are added as a tree.
+/// Returns the sum of `term(0)` to `term(n-1)`. Term i is added to partial sum i % lanes<T>, and
+/// the partial sums are added as a binary tree.
 template <class T, class Term>
 inline T lane_sum(std::size_t n, Term term) {
   return detail::reduce_in_lanes(
@@ -88,7 +89,8 @@ inline T lane_sum(std::size_t n, Term term) {
       [](T a, T b) PLAIT_INLINED { return a + b; });
 }
 
-/// Returns the sum of a(i) * b(i) in the same order, each added by multiply_add.
+/// Returns the sum of a(i) * b(i) for i in [0, n), in the order of lane_sum; each product is added
+/// by multiply_add.
 template <class T, class A, class B>
 inline T lane_sum_of_products(std::size_t n, A a, B b) {
   return detail::reduce_in_lanes(

@@ -18,8 +18,9 @@ enum class transpose : bool { no, yes };
 
 namespace detail {
 
-// Sizes of the portable kernel. A tile of C (rows x columns) stays in registers: 12 vectors of 16.
-// Packed blocks: A 24 KiB in float (L1), B 128 KiB (L2); both are on the stack.
+// Tile and block sizes of the portable kernel. A tile of C, rows x columns, stays in 12 of the 16
+// vector registers. A packed block of A has 24 KiB in float and stays in the L1 cache; a packed
+// block of B has 128 KiB and stays in the L2 cache. Both blocks are on the stack.
 template <class T>
 struct matmul_tile {
 #if defined(__AVX512F__)
@@ -36,8 +37,9 @@ struct matmul_tile {
   static constexpr std::size_t column_block = 128 * 1024 / (depth_block * sizeof(T));
 };
 
-// Writes `count` x `depth` elements source[i * stride + p * depth_stride] as panels of `width`,
-// each (depth, width); the last panel is filled up with zeros.
+// Copies the elements source[i * stride + p * depth_stride], i < count, p < depth, into panels of
+// shape (depth, width): panel j has `width` consecutive indices i, from j * width on. The last
+// panel is padded with zeros.
 template <std::size_t width, class Source, class T>
 void pack(Source const* source, std::size_t stride, std::size_t depth_stride, std::size_t count,
           std::size_t depth, T* __restrict__ panel) {
@@ -56,8 +58,9 @@ void pack(Source const* source, std::size_t stride, std::size_t depth_stride, st
   }
 }
 
-// sums (rows, columns) = sum over p of a[p] b[p]^T. It uses vectors explicitly: with plain loops
-// g++ 12 gives 7 to 113 GFLOP/s for this source, depending on the instruction set.
+// Computes one tile: sums (rows, columns) = sum over p < depth of a[p] b[p]^T, from panels a
+// (depth, rows) and b (depth, columns). The code uses vector types, because g++ 12 compiles plain
+// loops to code of 7 to 113 GFLOP/s, depending on the instruction set.
 template <class T>
 inline void multiply_panels(std::size_t depth, T const* a, T const* b, T* sums) {
   using tile = matmul_tile<T>;
@@ -78,8 +81,8 @@ inline void multiply_panels(std::size_t depth, T const* a, T const* b, T* sums) 
   std::memcpy(sums, accumulator, sizeof accumulator);
 }
 
-// Every element of C is summed over p in order, in blocks of depth_block, independent of m, n and
-// its place in C.
+// Every element of C is summed over the inner extent in order, in blocks of depth_block, so its
+// last bits do not depend on m, n and the position of the element in C.
 template <class T, class A, class B, class C>
 void portable_matmul(transpose a_is, transpose b_is, std::size_t m, std::size_t n, std::size_t k,
                      T alpha, A const* a, std::size_t lda, B const* b, std::size_t ldb, T beta,
@@ -139,7 +142,7 @@ void blas_matmul(transpose a_is, transpose b_is, std::size_t m, std::size_t n, s
   auto const b_op = b_is == transpose::yes ? CblasTrans : CblasNoTrans;
   int const rows = blas_int(m), columns = blas_int(n), depth = blas_int(k);
   int const a_stride = blas_int(lda), b_stride = blas_int(ldb), c_stride = blas_int(ldc);
-  if (m == 1) {  // OpenBLAS's gemm is several times slower than its gemv for one row
+  if (m == 1) {  // for one row, OpenBLAS's gemm is several times slower than its gemv
     auto const b_turned = b_is == transpose::yes ? CblasNoTrans : CblasTrans;
     int const b_rows = b_is == transpose::yes ? columns : depth;
     int const b_columns = b_is == transpose::yes ? depth : columns;
@@ -162,9 +165,9 @@ void blas_matmul(transpose a_is, transpose b_is, std::size_t m, std::size_t n, s
 
 }  // namespace detail
 
-/// C = alpha op(A) op(B) + beta C, summed in T; with beta == 0, C is written without being read. It
-/// calls CBLAS if PLAIT_USE_CBLAS is defined and all matrices are of T, else a portable kernel with
-/// 150 KiB of blocks on the stack.
+/// C = alpha op(A) op(B) + beta C, summed in T; with beta == 0, C is written without being read.
+/// The function calls CBLAS if PLAIT_USE_CBLAS is defined and all matrices have type T; otherwise a
+/// portable kernel, which uses 150 KiB of the stack.
 ///
 /// Shapes: op(A) (m, k); op(B) (k, n); C (m, n); row-major, with lda, ldb, ldc elements from row to
 ///         row as stored. Any extent may be 0. C does not overlap A or B.

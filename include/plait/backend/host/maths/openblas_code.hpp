@@ -9,8 +9,8 @@
 
 namespace plait::host_maths {
 
-/// The features of a processor by which OpenBLAS code suits it. Instructions count only if the
-/// operating system saves their registers.
+/// The features of a processor that decide which of OpenBLAS's kernels it should run. A feature is
+/// true only if the operating system supports it, too.
 struct processor_features {
   bool has_avx2 = false;    ///< AVX2 and fused multiply-adds
   bool has_avx512 = false;  ///< AVX-512 F, DQ, BW and VL
@@ -33,8 +33,8 @@ struct processor_features {
 
 namespace detail {
 
-// Returns 0: older than AVX2; 1: made for AVX2; 2: made for AVX-512, or unknown and therefore not
-// changed.
+// Returns 0 for kernels older than AVX2, 1 for kernels made for AVX2, and 2 for kernels made for
+// AVX-512 or unknown kernels, which are kept.
 [[nodiscard]] [[gnu::cold]] inline int age_of_openblas_code(char const* code) {
   constexpr char const* old =
       " Katmai Coppermine Northwood Prescott Banias Atom Core2 Penryn Dunnington Nehalem Athlon "
@@ -59,26 +59,28 @@ inline constexpr char const* openblas_variable = "OPENBLAS_CORETYPE";
   return "";
 }
 
-/// The functions that tell which code OpenBLAS runs and let it choose again. Functions that a
-/// library lacks are null.
+/// The functions of an OpenBLAS library that return which code (kernels for one kind of processor)
+/// it runs and make it choose again. A function that the library lacks is null.
 struct openblas_functions {
   /// Returns the name of the code that runs; "" if the library has code for one processor only.
   char const* (*code)();
-  void (*forget_code)();  ///< call `choose_code` next, with no product in between
-  /// Chooses by OPENBLAS_CORETYPE or, if the variable is not set, by the processor.
+  void (*forget_code)();  ///< drops the chosen code; the next call must be choose_code
+  /// Chooses the code by the environment variable OPENBLAS_CORETYPE or, if it is not set, by the
+  /// processor.
   void (*choose_code)();
   bool (*may_be_in_use)();  ///< returns true if other threads may use the library
   bool (*is_right)();       ///< returns true if products of some sizes are right
 };
 
-/// Lets OpenBLAS run newer code if it has taken the processor for an older one. The code is not
-/// changed if OPENBLAS_CORETYPE is set, if it is not too old, if other threads may be in a product,
-/// or if products of the newer code are wrong.
+/// Makes OpenBLAS run newer code if it has chosen code for an older processor, which happens if the
+/// library does not know this processor. The code is not changed if OPENBLAS_CORETYPE is set, if
+/// the code is not too old, if other threads may be in a product, or if the newer code computes
+/// wrong products.
 ///
-/// The environment is restored at the end: programs that are started from this one may have another
-/// OpenBLAS, which chooses for itself. Returns a sentence for the user if the code is too old and
-/// is kept, else "".
-/// Threads: no other thread of the program may read the environment meanwhile.
+/// The function sets OPENBLAS_CORETYPE and removes it at the end, so that programs which this
+/// program starts do not inherit it. Returns a message for the user if the code is too old and is
+/// kept, else "".
+/// Threads: no other thread of the program may read the environment during the call.
 [[nodiscard]] [[gnu::cold]] inline std::string choose_openblas_code(
     openblas_functions const& openblas, processor_features const& features) {
   if (std::getenv(detail::openblas_variable) != nullptr) return "";
@@ -100,7 +102,7 @@ struct openblas_functions {
       ::unsetenv(detail::openblas_variable);
     };
     choose(newer);
-    // A library that was built without this code has chosen the next older one.
+    // If the library was built without this code, it has chosen the next older code.
     bool const is_newer =
         detail::age_of_openblas_code(openblas.code()) > detail::age_of_openblas_code(first);
     if (is_newer && openblas.is_right()) return "";

@@ -11,8 +11,9 @@ namespace plait::host_maths {
 
 namespace detail {
 
-// Takes the roots of a block, rounded as by std::sqrt, with the processor's own instruction:
-// std::sqrt may set errno, which keeps the enclosing loop from being vectorised.
+// Replaces the elements of a block by their square roots, rounded as by std::sqrt. The function
+// uses the processor's instruction, because std::sqrt may set errno, so that compilers do not
+// vectorise the enclosing loop.
 template <class T>
 PLAIT_IN_LOOPS void take_roots(T (&values)[lanes<T>]) {
 #if defined(__SSE2__)

@@ -24,7 +24,7 @@ void add_row(T const* bias, T* y, std::size_t rows, std::size_t cols) {
 template <class T, class Sum>
 [[gnu::noinline]] void accumulate_column_sums(T const* dy, Sum* db, std::size_t rows,
                                               std::size_t cols) {
-  constexpr std::size_t at_once = 4;  // rows, so that db is read and written less often
+  constexpr std::size_t at_once = 4;  // number of rows that are added in one pass over db
   auto const row = [=](std::size_t r, std::size_t c)
                        PLAIT_INLINED { return static_cast<Sum>(dy[r * cols + c]); };
   std::size_t r = 0;
@@ -36,8 +36,9 @@ template <class T, class Sum>
     generate<Sum>(cols, db, [=](std::size_t c) PLAIT_INLINED { return db[c] + row(r, c); });
 }
 
-/// y = gamma * (x - mean) * inverse_deviation + beta, with mean and 1 / sqrt(variance + epsilon) of
-/// each row, which are stored in `statistics`. y may be x.
+/// y = gamma * (x - mean) * inverse_deviation + beta, where mean and inverse_deviation = 1 /
+/// sqrt(variance + epsilon) are computed for each row and stored in its two elements of
+/// `statistics`. y may be x.
 ///
 /// Shapes: x, y (rows, cols); gamma, beta (cols); statistics (rows, 2)
 template <class T, class A>
@@ -100,8 +101,8 @@ template <class T, class A, class Sum>
   }
 }
 
-/// y = gamma * x * inverse, with 1 / sqrt(mean of the squares + epsilon) of each row, which is
-/// stored in `inverse`. y may be x.
+/// y = gamma * x * inverse, where `inverse` is 1 / sqrt(mean of the squares of the row + epsilon),
+/// which is stored for each row. y may be x.
 ///
 /// Shapes: x, y (rows, cols); gamma (cols); inverse (rows)
 template <class T, class A>
@@ -152,8 +153,8 @@ template <class T, class A, class Sum>
   }
 }
 
-/// y = x * inverse, with 1 / sqrt(sum of the squares + epsilon) of each row, which is stored in
-/// `inverse`. y may be x.
+/// y = x * inverse, where `inverse` is 1 / sqrt(sum of the squares of the row + epsilon), which is
+/// stored for each row. y may be x.
 ///
 /// Shapes: x, y (rows, cols); inverse (rows)
 template <class T, class A>
@@ -167,7 +168,7 @@ template <class T, class A>
   }
 }
 
-/// Computes the gradient of l2_normalise_forward; dx may be dy.
+/// Computes the gradient of l2_normalise_forward with respect to its input; dx may be dy.
 ///
 /// Shapes: dy, x, dx (rows, cols); inverse (rows)
 template <class T, class A>

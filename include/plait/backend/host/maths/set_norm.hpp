@@ -8,15 +8,17 @@
 #include "plait/backend/host/maths/lanes.hpp"
 #include "plait/backend/window_shape.hpp"
 
-// Normalisation by the mean and the variance of sets of an image's channels and samples: of groups
-// of channels (group norm), or of batches (batch norm).
+// Normalization of images by the mean and the variance of normalization sets, see norm_shape: a set
+// is a group of channels of one sample (group norm) or a channel of several samples (batch norm).
+// `statistics` has two elements for each set: its mean and 1 / sqrt(variance + epsilon).
 namespace plait::host_maths {
 
 using plait::ext::norm_shape;
 
 namespace detail {
 
-// Returns the sum of term(sample, channel) over the maps of a set that count, map by map.
+// Returns the sum of term(sample, channel) over the channels and samples of a set, without padding,
+// in their order.
 template <class A, class Term>
 A sum_of_set(norm_shape const& of, std::size_t set, Term term) {
   std::size_t const first_sample = set / of.sets_across() * of.samples_together;
@@ -30,8 +32,8 @@ A sum_of_set(norm_shape const& of, std::size_t set, Term term) {
 
 }  // namespace detail
 
-/// Computes the mean of each set and 1 / sqrt(variance + epsilon), with squares summed around the
-/// mean. Both are 0 for a set without a sample.
+/// Computes the statistics of each set: its mean and 1 / sqrt(variance + epsilon), with the
+/// variance as the average of (x - mean)^2. Both are 0 for a set without a sample.
 ///
 /// Shapes: x (samples, channels, map); statistics (sets, 2)
 template <class T, class A>
@@ -62,8 +64,8 @@ template <class T, class A>
   }
 }
 
-/// y = gamma * (x - mean) * inverse_deviation + beta, with the statistics of the set of each
-/// element. y may be x.
+/// y = gamma * (x - mean) * inverse_deviation + beta, where mean and inverse_deviation are the
+/// statistics of the element's set. y may be x.
 ///
 /// Shapes: x, y (samples, channels, map); gamma, beta (channels); statistics (sets, 2)
 template <class T, class A>
@@ -79,8 +81,8 @@ template <class T, class A>
     }
 }
 
-/// Computes the gradient of normalize_sets with respect to x, including the part through the
-/// statistics; dx may be dy. It is 0 for elements that do not count.
+/// Computes the gradient of normalize_sets with respect to x, including the dependence of the
+/// statistics on x; dx may be dy. The gradient is 0 for padding.
 ///
 /// Shapes: dy, x, dx (samples, channels, map); gamma (channels); statistics (sets, 2)
 template <class T, class A>
@@ -144,8 +146,8 @@ template <class T, class A>
     }
 }
 
-/// Adds the gradients of normalize_sets with respect to gamma and beta, sample by sample, to dgamma
-/// and dbeta.
+/// Adds the gradients of normalize_sets with respect to gamma and beta to dgamma and dbeta, in the
+/// order of the samples.
 ///
 /// Shapes: dy, x (samples, channels, map); statistics (sets, 2); dgamma, dbeta (channels)
 template <class T, class A, class Sum>
@@ -164,10 +166,11 @@ template <class T, class A, class Sum>
     }
 }
 
-/// Adds, over the sets of each channel, `share` for each sample of a set times the set's mean to
-/// `means`, and times its unbiased variance (divided by the count less one) to `variances`.
+/// Adds the statistics of all sets of a channel to the channel's `means` and `variances`. Each set
+/// has the weight w = `share` * its number of samples; w * mean and w * unbiased variance (the sum
+/// of squares divided by the number of elements less 1) are added.
 ///
-/// Shapes: statistics (sets, 2); means, variances (channels); sets of one channel
+/// Shapes: statistics (sets, 2); means, variances (channels); each set has one channel
 template <class A, class Sum>
 [[gnu::noinline]] void accumulate_statistics(norm_shape const& of, A const* statistics, Sum* means,
                                              Sum* variances, double share, double epsilon) {
@@ -184,10 +187,12 @@ template <class A, class Sum>
   }
 }
 
-// From here on, a set is a channel of all samples, including samples of other ranks; its statistics
-// are over the local samples until all have been combined.
+// The functions below are for sets that have a channel of all samples of all ranks (synchronized
+// batch norm). `statistics` are first computed from the local samples. sums_of_sets, a sum over
+// ranks, squares_of_sets, a sum over ranks and whole_statistics then replace them by the statistics
+// over all ranks.
 
-/// Computes the sum of each set's local elements.
+/// Computes the sum of each set's elements on this rank, from the local mean.
 ///
 /// Shapes: statistics (channels, 2), computed with epsilon 0; sums (channels)
 template <class A>
@@ -196,11 +201,12 @@ void sums_of_sets(norm_shape const& of, A const* statistics, A* sums) {
     sums[c] = static_cast<A>(of.count_of(c)) * statistics[2 * c];
 }
 
-/// Computes the sum of the squares of each set's local elements around its mean over all ranks;
-/// `sums` has the sums over all ranks.
+/// Computes for each set the sum of (x - mean)^2 over its elements on this rank, where mean is the
+/// set's mean over all ranks; `sums` has the sums over all ranks.
 ///
 /// Source: Chan, Golub, LeVeque, "Algorithms for computing the sample variance", Amer. Statist. 37
-///         (1983): squares around two means differ by the count times the squared distance.
+///         (1983): the sums of squares around the local and the global mean differ by the count
+///         times the squared distance of the means.
 /// Shapes: as for sums_of_sets; squares (channels)
 template <class A>
 void squares_of_sets(norm_shape const& of, A const* statistics, A const* sums, A* squares) {
@@ -213,7 +219,8 @@ void squares_of_sets(norm_shape const& of, A const* statistics, A const* sums, A
   }
 }
 
-/// Computes the statistics over all ranks, from the sums and squares over all ranks.
+/// Computes the statistics over all ranks, from `sums` and `squares`, which have been summed over
+/// all ranks.
 ///
 /// Shapes: as for squares_of_sets
 template <class A>
@@ -227,8 +234,8 @@ void whole_statistics(norm_shape const& of, A const* sums, A const* squares, A* 
 }
 
 /// Computes the gradient of normalize_sets with respect to x if a set has elements on other ranks,
-/// too; `dgamma` and `dbeta` are the sums over all ranks for the gradients of gamma and beta. dx
-/// may be dy. It is 0 for elements that do not count.
+/// too. `dgamma` and `dbeta` are the gradients of gamma and beta, summed over all ranks. dx may be
+/// dy. The gradient is 0 for padding.
 ///
 /// Shapes: dy, x, dx (samples, channels, map); gamma, dgamma, dbeta (channels); statistics
 ///         (channels, 2)
@@ -249,7 +256,8 @@ template <class T, class A>
     }
 }
 
-/// Computes the statistics of one set for each channel from a mean and a variance.
+/// Computes the statistics of each channel from a mean and a variance, such as the running averages
+/// of batch norm.
 ///
 /// Shapes: mean, variance (channels); statistics (channels, 2)
 template <class T, class A>
@@ -261,8 +269,8 @@ void given_statistics(T const* mean, T const* variance, A* statistics, std::size
   }
 }
 
-/// Adds the sums over the maps and samples of dy, sample by sample, to `sums`: the gradient of
-/// add_to_maps with respect to the bias.
+/// Adds the gradient of add_to_maps with respect to the bias to `sums`: for each channel the sum of
+/// dy over the samples, in their order, and the elements of the map.
 ///
 /// Shapes: dy (samples, channels, map); sums (channels)
 template <class T, class Sum>

@@ -19,8 +19,9 @@ using plait::ext::windows_of_place;
 
 namespace detail {
 
-// Calls use(element of a map, column of the patches) for the elements of a map that are element
-// (ky, kx) of the windows of output row `oy`, and clear(column) for padding.
+// For each window of output row `oy`, calls use(index in the map, output column) for the element of
+// the map that is element (ky, kx) of the window, or clear(output column) if that element is
+// padding.
 template <class Use, class Clear>
 void for_row_of_patches(window_shape const& of, std::size_t ky, std::size_t kx, std::size_t oy,
                         Use use, Clear clear) {
@@ -36,8 +37,9 @@ void for_row_of_patches(window_shape const& of, std::size_t ky, std::size_t kx, 
 
 }  // namespace detail
 
-/// Copies the windows of `samples` images: element (c, ky, kx) of the windows of rows [first_row,
-/// first_row + rows) of the output is one row of `patches`, with zeros for the padding.
+/// Copies the windows of `samples` images for rows [first_row, first_row + rows) of the output
+/// (im2col). Row (c, ky, kx) of `patches` has element (ky, kx) in channel c of each window, with
+/// zeros for padding.
 ///
 /// Shapes: x (samples, channels, height, width);
 ///         patches (channels, kernel_height, kernel_width, samples, rows, out_width)
@@ -52,7 +54,7 @@ template <class T>
         for (std::size_t s = 0; s < samples; ++s) {
           T const* const map = x + (s * of.channels + c) * of.map();
           for (std::size_t r = 0; r < rows; ++r, patches += width) {
-            if (of.stride == 1) {  // one piece, with zeros on both sides
+            if (of.stride == 1) {  // one contiguous copy, with zeros on both sides
               std::size_t const y = first_row + r + ky;
               bool const is_row = y >= of.padding && y - of.padding < of.height;
               std::size_t const before = std::min(width, of.padding - std::min(of.padding, kx));
@@ -74,7 +76,8 @@ template <class T>
         }
 }
 
-/// x += for each element the sum over the windows that contain it: the gradient of gather_patches.
+/// Adds to each element of x its copies in `patches`, one for each window that contains the element
+/// (col2im): the gradient of gather_patches.
 ///
 /// Shapes: as for gather_patches
 template <class T>
@@ -97,7 +100,7 @@ template <class T>
         }
 }
 
-/// to[b][a] = from[a][b], where elements are blocks.
+/// to[b][a] = from[a][b], for blocks of `block` elements.
 ///
 /// Shapes: from (outer, inner, block); to (inner, outer, block)
 template <class T>
@@ -108,7 +111,7 @@ void exchange_blocks(T const* from, T* to, std::size_t outer, std::size_t inner,
       std::memcpy(to + (b * outer + a) * block, from + (a * inner + b) * block, block * sizeof(T));
 }
 
-/// Adds the channel's element of `bias` to each element of a map.
+/// Adds bias[c] to each element of the maps of channel c.
 ///
 /// Shapes: bias (channels); y (samples, channels, map)
 template <class T>
@@ -119,7 +122,7 @@ template <class T>
       for (std::size_t i = 0; i < map; ++i, ++y) *y = static_cast<T>(*y + bias[c]);
 }
 
-/// Computes the largest element of each window, without the padding; NaN if an element is NaN.
+/// Computes the largest element of each window, ignoring padding; NaN if an element is NaN.
 ///
 /// Shapes: x (samples, channels, height, width); y (samples, channels, out_height, out_width)
 template <class T>
@@ -139,8 +142,8 @@ template <class T>
     }
 }
 
-/// Computes the gradient of max_pool with respect to its input: of equal elements of a window, the
-/// first gets it.
+/// Computes the gradient of max_pool with respect to its input. The gradient of a window goes to
+/// its largest element, or to the first of several equal ones.
 ///
 /// Shapes: dy (samples, channels, out_height, out_width); x, dx (samples, channels, height, width)
 template <class T>
@@ -167,7 +170,7 @@ template <class T>
     }
 }
 
-/// Computes the mean of each window, in which padding counts as zeros.
+/// Computes the mean of each window; padding is included as zeros.
 ///
 /// Shapes: as for max_pool
 template <class T>
