@@ -11,20 +11,24 @@
 
 namespace plait::ext {
 
-/// The rule that chooses the next operation among those that could begin.
+/// The rule by which the simulation chooses the next operation among the operations that could
+/// begin.
 enum class simulated_order {
-  in_order,    ///< as the ranks have asked for them, lowest rank first
-  adversarial  ///< chosen by the seed: some streams and ranks run much later than others
+  in_order,  ///< lowest rank first, and for one rank in the order in which it has enqueued them
+  /// Chosen at random from the seed: some streams and ranks run much later than others.
+  adversarial
 };
 
 }  // namespace plait::ext
 
 namespace plait::detail {
 
-// Orders the streams of all ranks by urgency; the first stream that can continue does. In
-// adversarial order the urgencies are random: for every stream separately, alike for all streams of
-// a rank, or alike for all streams of a kind. They are redrawn after every operation, or after a
-// long stretch of operations. These choices are drawn once.
+// Orders the streams of all ranks by urgency: the most urgent stream that can continue executes the
+// next operation. In adversarial order, urgencies are random. Each stream has an urgency of its
+// own, or all streams of a rank have similar urgencies, or the same stream of all ranks has similar
+// urgencies. Urgencies are redrawn after each operation, or after 8, 64 or 1024 operations on
+// average. The seed decides once which of these variants a run uses.
+//
 // Source: Burckhardt, Kothari, Musuvathi, Nagarakatte, "A randomized scheduler with probabilistic
 //         guarantees of finding bugs", ASPLOS 2010 (random priorities with few changes).
 class operation_order {
@@ -34,14 +38,15 @@ class operation_order {
   operation_order(std::size_t ranks, simulated_order order, std::uint64_t seed);
 
   [[nodiscard]] bool is_adversarial() const { return is_adversarial_; }
-  // True if a rank's thread continues as soon as it can; false if it waits until nothing more can
-  // be executed.
+  // True if a rank's thread continues as soon as its wait is over; false if it continues only when
+  // no operation can be executed any more.
   [[nodiscard]] bool wakes_early() const { return wakes_early_; }
 
-  // The numbers of streams in the order of urgency; each rank has `streams` numbers.
+  // The streams in the order of urgency, as numbers: stream s of rank r has number r * `streams` +
+  // s.
   [[nodiscard]] std::vector<std::size_t> const& by_urgency() const { return by_urgency_; }
 
-  // Notes that an operation has been executed.
+  // Notes that an operation has been executed; redraws the urgencies if it is time to.
   void advance() {
     if (is_adversarial_ && below(stretch_) == 0) draw();
   }

@@ -6,9 +6,9 @@
 
 namespace plait::ext {
 
-/// Two operations touch the same bytes, one of them writes, and nothing orders them; or an
-/// operation reads bytes that were never written. `what()` names the operations, their marks and
-/// the missing wait.
+/// The exception for a race: two operations access the same bytes, at least one of them writes, and
+/// nothing orders the two; or an operation reads bytes that were never written. `what()` names the
+/// operations, their marks and the missing wait.
 struct race_error : error {
   using error::error;
 };

@@ -23,28 +23,31 @@ namespace plait::ext {
 
 /// The statistics of a run on the backend `simulated`.
 struct simulated_statistics {
-  std::set<wait_site> sites{};   ///< places at which a stream waited
-  std::uint64_t operations = 0;  ///< number executed; a collective counts once for each member
+  std::set<wait_site> sites{};  ///< places in the program at which a stream waited
+  /// Number of executed operations; a collective counts once for each member.
+  std::uint64_t operations = 0;
 };
 
 }  // namespace plait::ext
 
 namespace plait {
 
-/// The backend that finds missing synchronisation: every rank has a device with eight streams.
-/// Operations are executed late, one at a time, in an order that the seed chooses among all orders
-/// that streams, events and partners allow. For example, if a program omits the wait between a
-/// gradient's computation and its all_reduce, a race_error names both operations, even if a real
-/// device happens to run them in the right order.
+/// The backend that finds missing synchronisation. Every rank has a simulated device with eight
+/// streams, whose operations are executed late, one at a time, in an order that the seed chooses
+/// among all orders that streams, events and communication allow. For example, if a program omits
+/// the wait between a gradient's computation and its all_reduce, a race_error names both
+/// operations, even if a real device happens to run them in the right order.
 ///
-/// In every order of execution, two operations that touch the same bytes, one of them writing, are
-/// a race unless stream order, waits, communication or synchronize() order them. Values have the
-/// bits of `threads`. Equal seeds give equal runs.
+/// Two operations that access the same bytes, at least one of them writing, are a race unless
+/// stream order, waits, communication or synchronize() order them; races are found in whichever
+/// order the operations are executed. Results are bit for bit equal to results of `threads`. Equal
+/// seeds give equal runs.
 /// Cost:    one or two microseconds for each operation in addition to its computation.
-/// Errors:  race_error for a race or a read of undefined values; collective_mismatch for different
-///          calls in a group, and for a deadlock, with the state of each stream; size_mismatch and
-///          input_error as for `threads`, and input_error for a pointer that is not into the rank's
-///          device. All ranks get the error out of synchronize() or barrier().
+/// Errors:  race_error for a race or a read of undefined values; collective_mismatch if members of
+///          a group make different calls, and for a deadlock, with the state of each stream;
+///          size_mismatch and input_error as for `threads`, and input_error for a pointer outside
+///          of the memory of the rank's device. On all ranks, synchronize() or barrier() throws the
+///          error.
 ///
 /// Example (tests/reference/names_in_use_test.cpp simulated):
 ///     plait::launch<job>(plait::simulated{.seed = 7}, [&](auto& rank) {  // one of many orders
@@ -53,17 +56,19 @@ namespace plait {
 ///         trainer.step(batch);  // race_error if two operations race
 ///     });
 struct simulated {
-  /// The size of a data axis that the policy leaves to the launch; 0 takes the policy's number, or
-  /// 1, and `all_processors` as many as fit.
+  /// The size of the data axis if the policy leaves it to the launch: 0 selects the policy's
+  /// number, or 1 if it has none; `all_processors` selects the largest size for which the machine
+  /// has processors.
   int data_ranks = 0;
   std::uint64_t seed = 0;
   ext::simulated_order order = ext::simulated_order::adversarial;
-  /// Waits at this place are omitted, to test whether the simulation finds that.
+  /// Omits all waits at this place of the program, to test that the simulation finds the missing
+  /// waits.
   std::optional<ext::wait_site> without{};
-  /// Receives the statistics, also if the run fails.
+  /// If not null, receives the statistics, also if the run fails.
   ext::simulated_statistics* statistics = nullptr;
-  /// True if each of several processes that a launcher has started runs the whole job; if false,
-  /// several processes are an error.
+  /// True if each of several processes that a launcher has started is to run the whole job; if
+  /// false, several processes are an error.
   bool in_each_process = false;
 
   using concept_tag = ext::backend_tag;
@@ -75,8 +80,8 @@ struct simulated {
   /// Calls program(rank) on every rank of the mesh and returns when all have ended and all
   /// operations are executed.
   ///
-  /// Errors: input_error if the process is one of several; the first failure of a rank ends all
-  ///         ranks and is thrown here.
+  /// Errors: input_error if a launcher has started several processes; the first exception of a rank
+  ///         ends all ranks and is rethrown here.
   [[gnu::cold]] void run(ext::mesh_groups const& groups,
                          std::function<void(rank_type&)> const& program) const {
     host_maths::single_threaded_maths const guard;
@@ -84,8 +89,9 @@ struct simulated {
   }
 
  private:
-  /// Does the work of run, except for the library of matrix products, which the program chooses and
-  /// the runtime does not know. The root of the job calls `say_of_products`.
+  /// Does the work of run() that does not depend on the BLAS library: run() is compiled with the
+  /// program, which chooses that library, and this function may be compiled into plait's library.
+  /// The function calls `say_of_products` once.
   [[gnu::cold]] void run_all(ext::mesh_groups const& groups,
                              std::function<void(rank_type&)> const& program,
                              void (*say_of_products)()) const;

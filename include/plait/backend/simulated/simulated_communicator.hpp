@@ -16,12 +16,12 @@
 
 namespace plait::ext {
 
-/// One rank's member of a group of a simulated job. Calls are put at the end of the group's stream,
-/// posted messages at the end of their channel's stream. A call is carried out when the calls of
-/// all members are next in their streams. Shapes and results equal the shapes and
-/// results of `thread_communicator`, to the bit.
+/// The communicator of one rank for a group of a simulated job. A call is put at the end of the
+/// group's stream, a posted message at the end of its channel's stream. The call is carried out
+/// when the calls of all members are at the heads of their streams. Shapes and results equal the
+/// shapes and results of `thread_communicator`, to the bit.
 ///
-/// Errors:  as `thread_communicator`, thrown where a rank synchronises.
+/// Errors:  as `thread_communicator`, thrown when a rank synchronizes.
 /// Threads: used by the thread of its rank only.
 class simulated_communicator : public communicator_calls<simulated_communicator> {
  public:
@@ -30,7 +30,7 @@ class simulated_communicator : public communicator_calls<simulated_communicator>
   [[nodiscard]] int rank() const noexcept { return rank_; }
   [[nodiscard]] int size() const noexcept { return size_; }
 
-  /// \see communicator_calls; in addition, all streams of the ranks are empty.
+  /// \see communicator_calls; in addition, all streams of the members are then empty.
   void wait_for_all() { world_->barrier(slot_->number(), group_); }
   template <collective Kind, class T>
   void carry_out(detail::collective_call const& call, std::size_t) {

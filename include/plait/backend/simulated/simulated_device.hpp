@@ -25,10 +25,11 @@ struct simulated_memory {
   using concept_tag = memory_tag;
 };
 
-/// One rank's device of the backend `simulated`: nothing is executed before all ranks wait.
+/// One rank's device of the backend `simulated`: operations are only queued, and are executed when
+/// all ranks wait.
 ///
-/// Memory has all bits set (NaN, -1) until it is written, and so has host memory that a download
-/// has not reached yet.
+/// All bits of new memory are 1 (a NaN or -1), and so are all bits of host memory to which a
+/// download has been queued but not executed, so that values that are used too early are noticed.
 /// Errors:  synchronize() throws the error of any rank, see `simulated`.
 /// Threads: used by the one thread that runs the rank.
 class simulated_device {
@@ -39,14 +40,16 @@ class simulated_device {
   using queue = simulated_queue;
   struct graph {};
 
-  /// Marks all operations that a stream had been given when it was recorded; copies mark the same.
+  /// Identifies all operations that were in a stream when the event was recorded. Copies of an
+  /// event identify the same operations.
   class event {
     friend class simulated_device;
     stream on_ = stream::compute;
     std::uint64_t number_ = 0;  // 0: not yet recorded
   };
 
-  /// Bytes of the device's memory, aligned to 64; kept until no operation uses them.
+  /// Owns bytes of the device's memory, aligned to 64 bytes. They are freed when the arena is
+  /// destroyed and no queued operation uses them.
   class arena {
    public:
     arena() = default;
@@ -58,7 +61,7 @@ class simulated_device {
     std::shared_ptr<host_device::arena const> block_;
   };
 
-  /// Restores the previous name when it is destroyed.
+  /// The object that mark() returns: its destructor restores the previous name.
   class marked {
    public:
     marked(detail::simulated_rank& rank, std::string_view name)

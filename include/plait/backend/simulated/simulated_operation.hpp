@@ -13,12 +13,13 @@
 
 namespace plait::detail {
 
-// One operation while it is executed: it names its accesses, which are checked, and then computes.
+// An operation while it is executed. The operation first declares the memory that it reads and
+// writes, so that races are found, and then computes.
 //
-// Reads are named before writes. An operation that has read undefined values computes nothing, and
-// its results are undefined, too. The first such read of a job becomes the suspicion. It is
-// reported only if the missing writer of the values never appears; otherwise the race with that
-// writer is reported, which is the actual fault.
+// Reads are declared before writes. An operation that reads undefined values computes nothing, and
+// its results are undefined, too. The text of the first such read of a job is kept as the
+// suspicion. If an operation later writes these values, the race with that operation is reported,
+// which is the actual fault. The suspicion is reported only if no such operation is executed.
 class simulated_operation {
  public:
   simulated_operation(simulated_rank& rank, shadow_memory::accessor const& by,
@@ -33,13 +34,14 @@ class simulated_operation {
   void writes(T* data, std::size_t count) {
     write_bytes(data, count * sizeof(T));
   }
-  // Names a read and then a write.
+  // Declares a read and then a write of the same elements.
   template <class T>
   void updates(T* data, std::size_t count) {
     reads(data, count);
     writes(data, count);
   }
-  // Names reads of `rows` rows of `columns` elements, `stride` apart; below, writes.
+  // Declares reads of `rows` rows of `columns` elements each; `stride` is the distance from one row
+  // to the next. writes_rows declares writes.
   template <class T>
   void reads_rows(T const* data, std::size_t stride, std::size_t rows, std::size_t columns) {
     if (stride == columns) return reads(data, rows * columns);
@@ -53,16 +55,16 @@ class simulated_operation {
 
   void read_bytes(void const* data, std::size_t bytes);
   void write_bytes(void* data, std::size_t bytes);
-  // Makes the values undefined.
+  // Declares a write that makes the values undefined.
   void discard_bytes(void* data, std::size_t bytes);
 
-  // The workspace of this rank's kernels.
+  // The scratch memory of this rank's kernels.
   [[nodiscard]] host_workspace& workspace() const { return rank_.workspace(); }
 
   [[nodiscard]] bool is_defined() const { return is_defined_; }
   void make_undefined() { is_defined_ = false; }
 
-  // Calls compute(), which names no further access, if all values that were read are defined.
+  // Calls compute() if all values that were read are defined; compute() must not declare accesses.
   template <class Compute>
   void run(Compute compute) const {
     if (!is_defined_) return;

@@ -28,7 +28,9 @@ PLAIT_DECL void simulated_operation::discard_bytes(void* data, std::size_t bytes
   if (bytes == 0) return;
   auto const begin = simulated_rank::address_of(data);
   auto const found = rank_.shadow().write(begin, begin + bytes, by_, false);
-  // An operation that reads too early also reads before the next write.
+  // If an operation that was enqueued after this discard has already read the bytes, it has also
+  // read them before the write that follows the discard. The race with that write is the actual
+  // fault, so the race with the discard is only suspected.
   if (found.what == shadow_memory::state::race && !rank_.came_before(found, by_))
     return suspect(rank_.race_text(by_, true, found));
   if (found.what != shadow_memory::state::fine) judge(found, true);

@@ -23,17 +23,18 @@
 
 namespace plait::ext {
 
-/// The end of one stream of a simulated device: each operation is put there, and the host's kernel
-/// computes it when it is executed.
+/// The queue of one stream of a simulated device. Each operation is put at the end of the stream;
+/// when it is executed, the function of host_queue computes it.
 ///
-/// The row of an operation says which operands it reads, writes and adds to; operands that are not
-/// in the row are read if their elements are const, else written.
-/// Errors:  race_error, thrown where the rank synchronises.
+/// An operation's entry in the table operation/rows.hpp (its row) says which operands the operation
+/// reads, writes and adds to. Operands that are not in this entry are read if their elements are
+/// const, otherwise written.
+/// Errors:  race_error, thrown when the rank synchronizes.
 /// Threads: used by the one thread that runs the rank.
 class simulated_queue : public queue_calls<simulated_queue> {
   using executed = detail::simulated_operation;
   template <class T>
-  using in = matrix<T const>;  // an operand that is read
+  using in = matrix<T const>;  // an operand that is only read
 
  public:
   simulated_queue(detail::simulated_rank& rank, stream on) : rank_(&rank), on_(on) {}
@@ -53,8 +54,8 @@ class simulated_queue : public queue_calls<simulated_queue> {
       now.run([&] { host_queue(now.workspace()).run(row, arguments...); });
     });
   }
-  /// Calls kernel(queue of the host, views...) when the operation is executed. Views of elements
-  /// that are not const count as written; they may be read after that.
+  /// Calls kernel(host_queue, views...) when the operation is executed. Views of elements that are
+  /// not const are checked as written; the kernel may read them after it has written them.
   template <class Kernel, class... Views>
     requires(!operation::is_row<Kernel>)
   void run(Kernel kernel, Views... views) const {
@@ -69,7 +70,7 @@ class simulated_queue : public queue_calls<simulated_queue> {
     host_queue(rank_->workspace()).prepare(row, operand, shape);
   }
 
-  /// The result is read, too, if the product is added to it.
+  /// Puts a matrix product into the stream. If `accumulate`, c is read, too.
   template <class A, class C>
   void run(operation::matmul row, in<A> a, in<A> b, matrix<C> c, transposes lie,
            bool accumulate) const {
@@ -123,7 +124,7 @@ class simulated_queue : public queue_calls<simulated_queue> {
            double* sums) const {
     put(operation::sums_of_squares::is.name, [=](executed& now) {
       now.reads(ranges.data, ranges.columns);
-      if (!now.is_defined()) return;  // the ranges cannot be read
+      if (!now.is_defined()) return;  // the ranges have undefined values
       for (std::size_t i = 0; i < ranges.columns; ++i)
         now.reads(x + ranges.data[i].offset, ranges.data[i].count);
       for (std::size_t i = 0; i < ranges.columns; ++i) now.writes(sums + ranges.data[i].index, 1);
@@ -132,7 +133,8 @@ class simulated_queue : public queue_calls<simulated_queue> {
   }
 
  private:
-  // Gaps between ranges are unused, so they need not be written before they are converted.
+  // Puts an optimizer's step into the stream. host_queue also converts the gaps between ranges, but
+  // nothing uses the gaps, so only the ranges are declared as read and written.
   template <class Row, class Numbers, class Arena, class Constants>
   void put_update(Row row, in<Numbers> numbers, Arena const& of, Constants const& fixed,
                   std::size_t states) const {
@@ -140,7 +142,7 @@ class simulated_queue : public queue_calls<simulated_queue> {
       now.reads(numbers.data, 1);
       now.reads(of.gradient_scale, 1);
       now.reads(of.ranges, static_cast<std::size_t>(of.range_count));
-      if (!now.is_defined()) return;  // the ranges cannot be read
+      if (!now.is_defined()) return;  // the ranges have undefined values
       for (int i = 0; i < of.range_count; ++i) {
         std::size_t const offset = of.ranges[i].offset, count = of.ranges[i].count;
         now.reads(of.gradients + offset, count);
@@ -157,8 +159,8 @@ class simulated_queue : public queue_calls<simulated_queue> {
     rank_->enqueue(on_, name, std::move(work));
   }
 
-  /// Returns the role of an operand by the row or, for operands that are not in it, by their
-  /// elements.
+  /// Returns if operand `number` is read, written or added to: by the operation's row or, for
+  /// operands that are not in the row, by the constness of their elements.
   template <class Row>
   static operation::operand role_of(int number, bool is_const) {
     operation::operand role;
@@ -179,8 +181,8 @@ class simulated_queue : public queue_calls<simulated_queue> {
     ++number;
   }
   static void note(operation::signature const&, place*, int&, auto const&) {}  // a number
-  /// Checks that a result shares memory with an operand only if the row allows it, and overlaps no
-  /// other.
+  /// Checks that no result overlaps an operand that is read, except that it may begin at the same
+  /// address if the operation's row contains "in place".
   ///
   /// Errors: input_error.
   template <class Row, class... Arguments>
@@ -201,7 +203,8 @@ class simulated_queue : public queue_calls<simulated_queue> {
     }
   }
 
-  /// Names all operands that are read, or all that are written.
+  /// Declares the accesses to all operands that are read (`IsRead`), or to all operands that are
+  /// written.
   template <class Row, bool IsRead, class... Arguments>
   static void touch_all(executed& now, Arguments const&... arguments) {
     int number = 0;
@@ -225,7 +228,7 @@ class simulated_queue : public queue_calls<simulated_queue> {
   static void touch(executed& now, int&, dropout_key const& key) {
     if (IsRead) now.reads(key.step, 1);
   }
-  /// An element-wise function that draws random numbers.
+  /// For an element-wise function that draws random numbers, declares the read of its step number.
   template <class Row, bool IsRead, class Function>
     requires requires(Function const& f) { f.key.step; }
   static void touch(executed& now, int& number, Function const& f) {

@@ -27,11 +27,12 @@
 
 namespace plait::detail {
 
-// The facts about an operation for reports.
+// The description of an operation for error texts.
 struct operation_note {
   std::string_view name;
   std::string_view mark;
-  std::uint32_t sequence = 0;  // its number among all operations that the rank has enqueued
+  // Number of the operation among all operations that the rank has enqueued.
+  std::uint32_t sequence = 0;
 };
 
 class simulated_operation;
@@ -41,7 +42,7 @@ struct stream_operation_item {
   operation_note note;
   std::function<void(simulated_operation&)> work;
 };
-struct stream_call_item {  // a call that waits for other ranks
+struct stream_call_item {  // a call of a communicator, which waits for the calls of other ranks
   operation_note note;
   int group = 0;
   collective_call call;
@@ -50,14 +51,17 @@ struct stream_call_item {  // a call that waits for other ranks
 struct stream_record_item {};
 struct stream_wait_item {
   stream awaited = stream::compute;
-  std::uint64_t number = 0;  // number of the record, from 1 on in its stream
+  // Number of the awaited record among the records of stream `awaited`, from 1 on.
+  std::uint64_t number = 0;
 };
 using stream_item =
     std::variant<stream_operation_item, stream_call_item, stream_record_item, stream_wait_item>;
 
-// One rank's device: its queues of operations that are not yet executed, and its memory.
+// The device of one rank: the queues of its streams, with operations that have not been executed
+// yet, and its memory.
 //
-// Threads: the rank's own thread while it runs; the executing thread while all ranks wait.
+// Threads: used by the rank's own thread while that thread runs, and by the thread that executes
+//          operations while all ranks wait.
 class simulated_rank {
  public:
   simulated_rank(int number, int ranks, std::optional<wait_site> const& without);
@@ -78,7 +82,8 @@ class simulated_rank {
 
   void wait(stream on, stream awaited, std::uint64_t number, wait_site site);
 
-  // Returns memory, which is freed when it has no owner and every operation on it is over.
+  // Returns memory, which is freed when it has no owner and all queued operations have been
+  // executed.
   std::shared_ptr<host_device::arena const> allocate(std::size_t bytes);
 
   // Sets the name of operations that are enqueued from now on; returns the previous name.
@@ -89,7 +94,7 @@ class simulated_rank {
 
   [[nodiscard]] bool is_idle() const { return pending_ == 0; }
 
-  // Executes records, and waits that are over, at the heads of the queues.
+  // Removes records, and waits that are over, from the heads of the queues.
   void settle();
 
   [[nodiscard]] stream_item const* head(stream on) const;
@@ -97,21 +102,24 @@ class simulated_rank {
   [[nodiscard]] vector_clock const& clock(stream on) const { return queues_[at(on)].clock; }
   void join(stream on, vector_clock const& known) { queue(on).clock.join(known); }
 
-  // Gives the operation at the head its number.
+  // Begins the operation at the head of a stream's queue: gives it a number, and returns it with
+  // the operations that it knows to have ended.
   shadow_memory::accessor begin(stream on, operation_note const& note);
   void end(stream on);
 
-  // Notes that the rank's thread, and every later operation, knows that all its streams are empty.
+  // Notes that all streams of the rank are empty, and that the rank's thread and every later
+  // operation know this.
   void synchronize();
   void synchronize_with(vector_clock const& known);
 
   [[nodiscard]] shadow_memory& shadow() { return shadow_; }
-  // The workspace of kernels.
+  // The scratch memory of kernels.
   [[nodiscard]] host_workspace& workspace() { return workspace_; }
   [[nodiscard]] std::set<wait_site> const& sites() const { return sites_; }
   [[nodiscard]] std::uint64_t executed() const { return executed_; }
 
-  // Notes that the thread has left its program, so host memory that operations name may be freed.
+  // Notes that the rank's program has ended, so host memory that queued operations refer to may
+  // have been freed.
   void leave() { has_left_ = true; }
   [[nodiscard]] bool has_left() const { return has_left_; }
 
@@ -121,7 +129,7 @@ class simulated_rank {
     return reinterpret_cast<shadow_memory::address>(data);
   }
 
-  // Returns true if the operation of the finding was enqueued before `by`.
+  // Returns true if the rank enqueued the operation that `found` names before operation `by`.
   [[nodiscard]] bool came_before(shadow_memory::finding const& found,
                                  shadow_memory::accessor const& by) const {
     return note(found.on, found.number).sequence < note(by.on, by.number).sequence;
@@ -144,12 +152,13 @@ class simulated_rank {
  private:
   struct queue_state {
     std::deque<stream_item> items;
-    vector_clock clock;  // knowledge of the next operation
+    vector_clock clock;  // operations that the next operation of the stream knows to have ended
     std::vector<operation_note> notes;
     std::uint32_t notes_forgotten = 0;
     std::vector<vector_clock> records;
     std::uint64_t records_enqueued = 0;
-    std::uint64_t records_forgotten = 0;  // all of these are known to be over
+    // Number of the first records that are known to be over and are not stored.
+    std::uint64_t records_forgotten = 0;
   };
 
   static std::size_t at(stream on) { return static_cast<std::size_t>(on); }
@@ -164,7 +173,8 @@ class simulated_rank {
     return queues_[on].notes[number - queues_[on].notes_forgotten - 1];
   }
 
-  // Returns true if the item at the head of the queue is finished.
+  // Returns true if the item at the head of a queue is a record, or a wait that is over; such items
+  // need no execution.
   bool settle_head(queue_state& now);
 
   // Returns text such as "matmul (h.0.mlp forward) on stream compute".

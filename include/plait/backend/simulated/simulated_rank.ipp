@@ -38,8 +38,8 @@ PLAIT_DECL std::uint64_t simulated_rank::record(stream on) {
 
 PLAIT_DECL void simulated_rank::wait(stream on, stream awaited, std::uint64_t number,
                                      wait_site site) {
-  // There is nothing to wait for: never recorded, in order anyway, or over since the last
-  // synchronize().
+  // No wait is needed if the event was never recorded, if both streams are the same, or if the
+  // record has been over since the last synchronize().
   if (number <= queue(awaited).records_forgotten || on == awaited) return;
   sites_.insert(site);
   if (site == without_) return;

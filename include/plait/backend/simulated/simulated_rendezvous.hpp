@@ -13,22 +13,23 @@
 #include "plait/backend/simulated/simulated_operation.hpp"
 #include "plait/core/header_only.hpp"
 
-// The joint work of the calls of a group's members, given in the order of the members. A message
-// has two calls: one of the sender and one of the receiver.
+// Carries out a collective: functions that take the calls of all members of a group, in the order
+// of the members. A message between two ranks has two calls: the sender's and then the receiver's.
 
 namespace plait::detail {
 
-// Throws if the calls do not fit; `ranks` made them, `members` is the group.
+// Throws if the calls do not agree. `ranks`: world ranks that made the calls; `members`: world
+// ranks of the whole group, for the error text.
 void check_calls(std::span<collective_call const> calls, std::vector<int> const& ranks,
                  std::vector<int> const& members);
 
-// Names the reads of member `member`.
+// Declares the memory that member `member` reads in its call.
 void name_reads(simulated_operation& now, collective_call const& call, std::size_t member);
 
-// Names the writes of member `member`.
+// Declares the memory that member `member` writes in its call.
 void name_writes(simulated_operation& now, collective_call const& call, std::size_t member);
 
-// The member for do_part().
+// The type of do_part's argument `member`, for members whose calls are all known.
 struct met_member {
   std::span<collective_call const> calls;
   int number;

@@ -23,11 +23,13 @@
 
 namespace plait::detail {
 
-// All ranks of a simulated job. Their threads only put operations into queues. When all of them
-// wait, the last one executes operations of all ranks, one at a time, until some rank can continue.
+// All ranks of a simulated job. The threads of the ranks only put operations into queues. When all
+// threads wait, the last of them executes operations of all ranks, one at a time, until some rank
+// can continue.
 //
-// Threads: the thread of a rank calls synchronize(), barrier() and run() for it.
-// Errors:  after the first error the world stays broken: every wait of every rank throws it.
+// Threads: the thread of a rank calls synchronize(), barrier() and run() for its rank.
+// Errors:  after the first error the world stays broken: every wait of every rank throws this
+//          error.
 class simulated_world {
  public:
   struct group {
@@ -52,7 +54,7 @@ class simulated_world {
   void run(int rank, Program&& program) {
     try {
       std::forward<Program>(program)();
-    } catch (job_ended const&) {  // thrown on all ranks, each at the end of its work
+    } catch (job_ended const&) {  // every rank throws it at the end of its own work
       std::scoped_lock const lock{mutex_};
       keep_first_failure(rank);
       finish(rank);
@@ -68,15 +70,15 @@ class simulated_world {
     finish(rank);
   }
 
-  // Called after all ranks have ended: throws the first failure of a program, or the failure of
-  // operations for which no rank has waited.
+  // Throws the first exception of a rank's program, or the error of an operation for which no rank
+  // has waited. Called after all ranks have ended.
   void rethrow_failure();
 
   [[nodiscard]] std::set<wait_site> sites() const;
   [[nodiscard]] std::uint64_t executed() const;
 
  private:
-  static constexpr int nowhere = -1;  // in no group's barrier
+  static constexpr int nowhere = -1;  // the rank does not wait in the barrier of a group
   enum class doing { running, waiting, finished };
 
   struct rank_thread {
@@ -87,7 +89,7 @@ class simulated_world {
 
   void block(int rank, int barrier);
 
-  // The functions below are called with the mutex held.
+  // The caller of each function below holds the mutex.
 
   void keep_first_failure(int rank);
 
@@ -97,13 +99,13 @@ class simulated_world {
 
   template <class Error>
   void break_world(std::string text) {
-    if (throw_verdict_ != nullptr) return;  // the first cause is reported
+    if (throw_verdict_ != nullptr) return;  // only the first error is reported
     verdict_ = std::move(text);
     throw_verdict_ = [](std::string const& what) { throw Error(what); };
     for (auto& thread : threads_) thread.bell.notify_one();
   }
 
-  // Executes operations until a rank can continue.
+  // Executes operations until some rank can continue.
   void execute();
 
   static constexpr auto nothing = static_cast<std::size_t>(-1);
@@ -114,7 +116,7 @@ class simulated_world {
     return static_cast<stream>(number % operation_order::streams);
   }
 
-  // Returns the number of the stream that continues; `nothing` if none can.
+  // Returns the number of the stream that executes the next operation; `nothing` if no stream can.
   [[nodiscard]] std::size_t choose() const;
 
   [[nodiscard]] operation_note const& note_of(int rank, stream on) const;
@@ -128,18 +130,20 @@ class simulated_world {
   [[nodiscard]] int partner_of(stream_call_item const& message) const {
     return group_at(message.group).members[std::size_t(message.call.other)];
   }
-  // Returns the stream of a message's other end; for a message on a channel it is the opposite
-  // channel.
+  // Returns the stream of the peer that has the peer's call of a message; for a message on a
+  // channel, this is the peer's channel in the opposite direction.
   [[nodiscard]] stream partner_stream(int rank, stream_call_item const& message) const;
-  // Returns true if `other` is about to receive the message that `rank` sends, or the reverse.
+  // Returns true if the next call of `other` receives the message that `rank` sends, or sends the
+  // message that `rank` receives.
   [[nodiscard]] bool answers(int other, int rank, stream_call_item const& message) const;
 
   void execute(int number, stream on);
 
-  // Carries out a call: the items at the heads of these streams of these ranks belong together.
+  // Carries out a collective or a message, whose calls are at the heads of the streams on[i] of
+  // ranks members[i].
   void meet(std::vector<int> const& members, std::vector<stream> const& on, group const& with);
 
-  // Lets the ranks continue whose wait is over; returns false if there is none.
+  // Lets all ranks continue whose waits are over; returns false if there are none.
   bool wake();
 
   bool end_barrier(int id);
@@ -160,7 +164,7 @@ class simulated_world {
   std::mutex mutex_;
   std::vector<rank_thread> threads_;
   int running_;
-  std::string suspicion_;  // see simulated_operation
+  std::string suspicion_;  // the text of a read of undefined values, see simulated_operation
   std::string verdict_;
   void (*throw_verdict_)(std::string const&) = nullptr;
   bool is_delivered_ = false;

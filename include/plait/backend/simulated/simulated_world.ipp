@@ -202,7 +202,8 @@ PLAIT_DECL void simulated_world::meet(std::vector<int> const& members,
     auto& rank = *ranks_[std::size_t(members[i])];
     each.emplace_back(rank, rank.begin(on[i], call_at(members[i], on[i])->note), suspicion_);
   }
-  // All members may write the memory that one member reads.
+  // Declares the reads of all members first, since each member may write memory that another member
+  // reads.
   bool is_defined = true;
   for (std::size_t i = 0; i < each.size(); ++i) {
     name_reads(each[i], calls[i], i);
@@ -215,7 +216,7 @@ PLAIT_DECL void simulated_world::meet(std::vector<int> const& members,
   if (is_defined) carry_out(calls);
   for (std::size_t i = 0; i < members.size(); ++i) {
     auto& rank = *ranks_[std::size_t(members[i])];
-    rank.join(on[i], known);  // it ended after every other member's call began
+    rank.join(on[i], known);  // the call ends after the calls of all members have begun
     rank.end(on[i]);
     rank.settle();
   }

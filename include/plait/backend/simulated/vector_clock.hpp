@@ -9,7 +9,7 @@
 
 namespace plait::detail {
 
-// For each stream of each rank, the number of its operations that are known to have ended.
+// For each stream of each rank, the number of operations that are known to have ended.
 //
 // Source: Mattern, "Virtual time and global states of distributed systems", 1989.
 class vector_clock {
