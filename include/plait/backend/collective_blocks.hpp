@@ -31,10 +31,11 @@ constexpr rank_share share_of(std::size_t count, int rank, int ranks) {
 /// buffers: copies or sums the blocks that this member has to write. `T` is the element type, or
 /// std::byte if nothing is summed.
 ///
-/// Syntax:  member.rank(), member.size(); member.source(i) -> void const*, member.target(i) ->
-///          void*: the buffers of member i; member.copy(from, to, bytes), where `from` may equal
-///          `to`; member.combine<T>(operation, count, from, to, targets): combines from(i)[k] over
-///          i = 0, 1, ..., in this order, for all k < `count`, and stores it in to(j)[k] for j <
+/// Syntax:  member.rank(), member.size();
+///          member.source(i) -> void const*, member.target(i) -> void*: the buffers of member i;
+///          member.copy(from, to, bytes), where `from` may equal `to`;
+///          member.combine<T>(operation, count, from, to, targets): combines from(i)[k] over i = 0,
+///          1, ..., in this order, for all k < `count`, and stores it in to(j)[k] for j <
 ///          `targets`.
 /// Meaning: every member calls this function; no two members write to one element. A member that
 ///          reads from all members begins with its own buffer, so that not all members read from

@@ -131,7 +131,7 @@ class rank_handle {
 
   [[noreturn]] [[gnu::cold]] void refuse(axis_set over) const {
     throw input_error({"rank ", world_rank_, ": there is no group over '", to_string(over),
-                       "'; a launch makes those that its jobs communicate over: "
+                       "'; a launch creates only the groups in which its jobs communicate: "
                        "name each job that the program runs, as in launch<first, second>"});
   }
 

@@ -24,35 +24,38 @@
 
 namespace plait::detail {
 
-/// Records the calls of this process's rank in a file that other processes can read while it runs
-/// and after it was killed: the last 256 calls of each of its threads, and a time stamp that a
-/// thread renews every 10 ms. If a job of 64 ranks hangs, scripts/flight reads the 64 files and
-/// says which rank failed or is stopped, and which ranks wait for it. A job that ends without an
-/// error removes its files.
+/// Records the calls of this process's rank in a file that other processes can read while the
+/// process runs and after it was killed. The file has the last 256 calls of each thread that makes
+/// calls, and a time stamp that another thread renews every 10 ms. For example, if a job of 64
+/// ranks hangs, scripts/flight reads the 64 files and reports which rank failed or is stopped, and
+/// which ranks wait for it. A job that ends without an error removes its files.
 ///
-/// The file is FOLDER/JOB/rank-N.flight. FOLDER is `wanted`, else PLAIT_FLIGHT_RECORD, else
-/// plait-flight-USER in the temporary folder; "off" turns the record off.
+/// The file is FOLDER/JOB/rank-N.flight. FOLDER is the constructor's argument `wanted` if it is not
+/// empty, else the environment variable PLAIT_FLIGHT_RECORD, else plait-flight-USER in the
+/// temporary folder; "off" in either turns the record off.
 ///
-/// Cost:    see flight_ring; a thread that wakes up a hundred times a second.
-/// Errors:  none: if no record can be written, a sentence on standard error says why.
+/// Cost:    for each call see flight_ring; in addition, a thread that wakes up a hundred times a
+///          second.
+/// Errors:  none: if no record can be written, a message on standard error gives the reason.
 class flight_record {
  public:
-  /// All processes of the job call it together; process 0 names the job's folder. `rank` is a rank
-  /// of the plan; `threads` is the number of its threads that make calls.
+  /// All processes of the job call the constructor together; process 0 chooses the name JOB. `rank`
+  /// is this process's rank in the plan; `threads` is the number of threads of the process that
+  /// make calls.
   [[gnu::cold]] flight_record(std::string const& wanted, process_ranks const& here, int rank,
                               process_group& world, mesh_groups const& groups, int threads = 1);
   flight_record(flight_record const&) = delete;
   flight_record& operator=(flight_record const&) = delete;
-  /// A rank that is destroyed before `during` has ended counts as failed.
+  /// Records that the rank has failed, unless during() has ended.
   ~flight_record();
 
-  /// The log for the communicator of groups.sets()[group], whose calls thread `thread` (0 or 1)
-  /// makes.
+  /// Returns the log for the communicator of groups.sets()[group]; thread `thread` (0 or 1) of the
+  /// process makes its calls.
   [[nodiscard]] flight_log log(int group, int thread = 0) {
     return ring_ ? flight_log(*ring_, group, thread) : flight_log();
   }
 
-  /// Calls work() and records how it ends.
+  /// Calls work() and records if it ends normally or by which error.
   template <class Work>
   std::invoke_result_t<Work> during(Work work) {
     auto const finish = [this](flight_state how, char const* text) {
@@ -87,9 +90,10 @@ class flight_record {
  private:
   static constexpr std::string_view kind = "flight record";
 
-  /// nullopt: the record is off.
+  /// Returns FOLDER; nullopt if the record is off.
   static std::optional<std::filesystem::path> base_folder(std::string const& wanted);
-  /// "20260131-235959.123-4711.1-host"; names sort by time.
+  /// Returns a new name JOB, such as "20260131-235959.123-4711.1-host": time, pid, number and host.
+  /// Names sort by time.
   static std::string new_name();
   static bool is_of_name(char c);
 

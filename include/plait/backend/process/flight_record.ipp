@@ -82,7 +82,7 @@ PLAIT_DECL std::string flight_record::new_name() {
   ::gmtime_r(&seconds, &parts);
   char text[56] = {};
   auto const written = std::strftime(text, sizeof text, "%Y%m%d-%H%M%S", &parts);
-  static std::atomic<int> jobs{0};  // two jobs may begin in one millisecond
+  static std::atomic<int> jobs{0};  // tells apart two jobs that begin in the same millisecond
   std::snprintf(text + written, sizeof text - written, ".%03d-%d.%d-",
                 static_cast<int>(milliseconds), static_cast<int>(::getpid()), ++jobs);
   auto host = process_mark::here().host.substr(0, 64);

@@ -21,17 +21,17 @@ namespace plait::detail {
 
 /// Writes one flight record into memory that is mapped from a file.
 ///
-/// Cost:    two readings of the clock and the stores of one cache line for each call; no system
-///          call.
-/// Threads: each of `threads` calls begin, site and end on its own; one of them makes all calls of
-///          a group; any thread calls beat and finish, and the first finish counts.
+/// Cost:    for each call two readings of the clock and stores to one cache line; no system call.
+/// Threads: the `threads` threads that make calls may call begin, site and end at the same time,
+///          but all calls of a group must be from the same thread. Any thread may call beat and
+///          finish; only the first finish has an effect.
 class flight_ring {
  public:
   static constexpr std::uint32_t entries = 256;
-  /// Beats are 10 ms apart; a longer pause than this is recorded as a gap.
+  /// Calls of beat() are 10 ms apart; a pause longer than this constant is recorded as a gap.
   static constexpr std::int64_t long_gap_ns = 500'000'000;
 
-  /// A group of the record: its members and the text of its axes.
+  /// A group in the record: the text of its axes and its members.
   struct group_description {
     std::string axes;
     std::vector<int> members;
@@ -83,7 +83,7 @@ class flight_ring {
   flight_ring(flight_ring const&) = delete;
   flight_ring& operator=(flight_ring const&) = delete;
 
-  /// Copies `text`, cut to the room there is.
+  /// Copies `text` into `where`, truncated to Size - 1 characters.
   template <std::size_t Size>
   static void put(std::array<char, Size>& where, std::string_view text) {
     std::copy_n(text.begin(), std::min(text.size(), Size - 1), where.begin());
@@ -95,14 +95,16 @@ class flight_ring {
   }
   static void end(flight_entry& entry) { entry.end_ns.store(now(), std::memory_order_release); }
 
-  /// Records that the process runs. A stopped process records nothing, since all of its threads are
-  /// stopped. If two threads call it at the same time, both write the same gap.
+  /// Records the current time as the last time at which the process ran; a stopped process
+  /// (SIGSTOP) makes no beats, since all its threads are stopped. If two threads call this at the
+  /// same time, both write the same gap.
   void beat() noexcept;
 
   /// Records the final state of the process.
   void finish(flight_state how, std::string_view text) noexcept;
 
-  /// The record that this process writes now; the thread that ends the process reads it.
+  /// Returns the pointer to the record that this process writes at the moment, or to null. A
+  /// watchdog that ends the process writes the reason to this record.
   static std::atomic<flight_ring*>& of_process();
 
   static std::int64_t now();
@@ -118,11 +120,12 @@ class flight_ring {
   flight_group* groups_;
   flight_entry* entries_ = nullptr;
   std::vector<group_counts> counts_;
-  std::array<std::uint64_t, 2> begun_{};  // calls of each thread
+  std::array<std::uint64_t, 2> begun_{};  // number of calls of each thread so far
   std::atomic<bool> finished_{false};
 };
 
-/// Writes down the calls of one group's communicator; does nothing without a record.
+/// Records the calls of one communicator in the flight record; does nothing if it was made without
+/// a record.
 class flight_log {
  public:
   flight_log() = default;
@@ -134,7 +137,8 @@ class flight_log {
   void begin(collective_call const& call) {
     if (ring_ != nullptr) entry_ = &ring_->begin(group_, call, thread_);
   }
-  /// The entry of a posted message, until a later call overwrites it.
+  /// The entry of a posted message. A later call may overwrite the entry; the functions then do
+  /// nothing.
   struct posted_entry {
     flight_entry* entry = nullptr;
     std::uint64_t stamp = 0;
@@ -142,7 +146,7 @@ class flight_log {
     [[nodiscard]] bool is_there() const {
       return entry != nullptr && entry->stamp.load(std::memory_order_relaxed) == stamp;
     }
-    /// The rank begins to wait for the message.
+    /// Records that the rank begins to wait for the message.
     void wait() const {
       if (is_there()) flight_ring::site(*entry, flight_site::moves);
     }
@@ -154,7 +158,7 @@ class flight_log {
   void site(flight_site where) {
     if (ring_ != nullptr) flight_ring::site(*entry_, where);
   }
-  /// The call has ended without an error; a call that fails never ends in the record.
+  /// Records that the call has ended without an error. A call that fails never ends in the record.
   void end() {
     if (ring_ != nullptr) flight_ring::end(*entry_);
   }

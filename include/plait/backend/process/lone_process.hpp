@@ -8,7 +8,7 @@
 
 namespace plait::detail {
 
-/// A group of one process, which needs no engine.
+/// A group of one process, which needs no communication library.
 class lone_process final : public process_group {
  public:
   explicit lone_process(int rank) : process_group({rank}, 0) {}

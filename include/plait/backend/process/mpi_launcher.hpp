@@ -7,15 +7,17 @@
 
 namespace plait::detail {
 
-/// The MPI library by whose launcher's variables a rank is known.
+/// The MPI library with which the program is built; its launcher sets the variables that are
+/// checked.
 enum class mpi_name { open_mpi, mpich };
 
-/// Compares the rank and size of MPI_COMM_WORLD, `here`, with the environment that MPI's launchers
-/// set. A program that is built with MPICH and started by Open MPI's `mpirun -n 4` would otherwise
-/// run as four jobs of one process each.
+/// Compares the rank and size of MPI_COMM_WORLD, `here`, with the environment variables that MPI's
+/// launchers set. Without this check, a program that is built with MPICH and started by Open MPI's
+/// `mpirun -n 4` would run as four jobs of one process each.
 ///
-/// Errors: input_error with both numbers. Variables of the other library in addition to the own
-///         library's are accepted: one mpirun may start another.
+/// Errors: input_error with both numbers if they differ. If the variables of `library` are set,
+///         variables of the other library are ignored, since one mpirun may have started the other
+///         one.
 [[gnu::cold]] void check_mpi_launcher(process_ranks const& here, mpi_name library,
                                       find_variable variable = own_environment);
 

@@ -10,8 +10,8 @@
 
 namespace plait::detail {
 
-// Throws input_error if a launcher that belongs to no MPI library has started several processes,
-// each of which is a world of its own.
+// Throws input_error if a launcher that belongs to no MPI library has started several processes:
+// MPI_COMM_WORLD of each process would have this one process only.
 PLAIT_DECL void check_other_launchers(find_variable variable) {
   process_ranks told;
   try {

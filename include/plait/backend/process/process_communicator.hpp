@@ -28,7 +28,7 @@
 
 namespace plait {
 
-/// The party that computes the sums of a reduction over processes.
+/// The component that computes the sums of a reduction over processes.
 enum class process_reduction : int {
   ranked,  ///< plait, in the order of the ranks: bit for bit the result of `threads`
   library  ///< the engine, in an order of its own: fewer bytes are sent; all ranks still get the
@@ -39,42 +39,46 @@ enum class process_reduction : int {
 
 namespace plait::ext {
 
-/// One rank's member of a group of processes, over any engine. If the rank has a second thread for
-/// the group's calls, a call of a trainer returns before it has been carried out; process_device
-/// describes how the rank waits for it. Calls outside of a trainer, and barriers, return after they
-/// have been carried out.
+/// The communicator of one rank for a group of processes, with any engine (MPI or Gloo). If the
+/// rank has a second thread for the group's calls, a call of a trainer only hands the work over to
+/// that thread and returns; process_device describes how the rank waits for the result. Calls
+/// outside of a trainer, and barriers, return after they have been carried out.
 ///
-/// Cost:    members compare their calls by one small exchange more a call, unless `compare_calls`
-///          is false. Plait allocates nothing after the first call of a size.
-/// Errors:  on every member, the errors of thread_communicator; if calls are not compared, the
-///          engine's errors instead. engine_error and communication_timeout, see process_group.
+/// Cost:    one small exchange for each call, by which members compare their calls, unless
+///          `compare_calls` is false. plait allocates memory only in the first call of a size.
+/// Errors:  on every member, the errors of thread_communicator; if calls are not compared, calls
+///          that differ cause errors of the engine instead. Also engine_error and
+///          communication_timeout, see process_group.
 /// Threads: used by the thread of its rank only; the communicator synchronises with the second
 ///          thread.
 class process_communicator : public communicator_calls<process_communicator> {
  public:
-  /// `over`: the axes of the group. Groups of equal members share one process_group, so that all
-  /// calls among these members are compared.
+  /// `members`: ranks of the plan, in group order; `rank`: this rank's index among them; `over`:
+  /// the axes of the group. Groups with equal members share one process_group, so that all calls
+  /// among these members are compared.
   process_communicator(std::shared_ptr<process_group> group, std::vector<int> members, int rank,
                        axis_set over, process_reduction how, bool compare_calls,
                        detail::flight_log log = {});
 
-  /// The rank has a second thread. It carries out this communicator's calls if `is_its`, otherwise
-  /// the calls of other communicators.
+  /// Sets the rank's second thread. If `is_its`, that thread carries out this communicator's calls;
+  /// otherwise it carries out calls of other communicators of the rank only.
   void share_rank_with(std::shared_ptr<detail::second_thread> second, bool is_its);
-  /// The rank's messages, which its device has, too; they carry out the sends and receives that are
-  /// posted.
+  /// Sets the object that carries out posted sends and receives; the rank's device uses the same
+  /// object to wait for them.
   void post_by(std::shared_ptr<detail::process_messages> messages) {
     messages_ = std::move(messages);
   }
-  /// Sets the time-out of `engine` to `timeout` after the first call in which all members have met.
+  /// Sets the time-out of `engine` to `timeout` after the first call for which all members have
+  /// arrived: until then, ranks may still be starting.
   void wait_less_after_barrier(process_engine& engine, std::chrono::milliseconds timeout);
 
   [[nodiscard]] int rank() const noexcept { return rank_; }
   [[nodiscard]] int size() const noexcept { return static_cast<int>(members_.size()); }
 
-  /// An engine that computes the sums takes room only for the reductions that it does not have.
+  /// Sums need memory for the other ranks' values; with process_reduction::library only reductions
+  /// that the engine lacks need it.
   static constexpr communicator_parts parts{.sums_in_room = true};
-  /// The room for sums that has been taken so far, in bytes.
+  /// Returns the number of bytes that sums have allocated so far.
   [[nodiscard]] std::size_t room_bytes() const;
 
   /// \see communicator_calls
@@ -97,7 +101,7 @@ class process_communicator : public communicator_calls<process_communicator> {
   }
 
  private:
-  /// Calls does(this, call, tensor_bytes), or has the second thread do it.
+  /// Calls does(this, call, tensor_bytes), or hands this work over to the second thread.
   void ask(detail::collective_call const& call, std::size_t tensor_bytes,
            void (*does)(void*, detail::collective_call const&, std::size_t));
 
@@ -116,13 +120,14 @@ class process_communicator : public communicator_calls<process_communicator> {
         note_barrier();  // a root need not wait for the others
     }
     log_.end();
-  } catch (call_left const&) {  // keep the memory that the library may still write to
+  } catch (call_left const&) {  // leak the memory to which the library may still write
     static_cast<void>(new (std::nothrow) detail::reduction_room(std::move(room_)));
     static_cast<void>(new (std::nothrow) std::vector<detail::shown_call>(std::move(shown_)));
     throw;
   }
 
-  /// Tells messages about a wait, and the flight record, which call is under way.
+  /// A guard that names the call under way to the process_group, for messages about a long wait,
+  /// and to the flight record.
   class serving {
    public:
     serving(process_communicator& of, detail::collective_call const& call);
@@ -138,11 +143,13 @@ class process_communicator : public communicator_calls<process_communicator> {
 
   [[nodiscard]] int world_rank(int member) const { return members_[std::size_t(member)]; }
 
-  /// Shows `call` to the other members; throws on all members if their calls do not agree.
+  /// Exchanges `call` with the calls of the other members; throws on all members if the calls do
+  /// not agree.
   void meet(detail::collective_call const& call);
 
   void check_other_end(detail::collective_call const& call) const;
-  /// Carries out a message. If calls are compared, both ends exchange them first.
+  /// Carries out a send or a receive. If calls are compared, sender and receiver exchange their
+  /// calls first.
   template <collective Kind>
   void pass(detail::collective_call const& call) {
     check_other_end(call);

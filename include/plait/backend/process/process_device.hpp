@@ -17,20 +17,20 @@
 
 namespace plait::ext {
 
-/// The processor of a rank that is a process. All of its streams run in the calling thread, except
-/// stream data if the launch has made a second thread for it. That thread then carries out the
-/// calls of groups on stream data, and events order the two threads.
+/// The device of a rank that is a process and computes on the processor. Operations of all streams
+/// run at once in the calling thread. If the launch has made a second thread, the communicators'
+/// calls on stream data are handed over to it instead, and events order the two threads.
 ///
-/// Work that the calling thread does by on(stream::data) runs after all calls that were handed over
-/// so far. The caller therefore asks for a new queue after each call. Memory is freed when no call
-/// is under way.
-/// Errors:  wait, record, synchronize and on(stream::data) throw an exception that a call has
+/// on(stream::data) waits for all calls that were handed over so far, so a queue that it returned
+/// must not be used after a later call: on() must be called again. Memory is freed when no call is
+/// under way.
+/// Errors:  wait, record, synchronize and on(stream::data) rethrow an exception that a call has
 ///          thrown in the second thread.
 /// Threads: one thread per device object.
 class process_device : public host_device {
  public:
-  /// A position among the calls of stream data; 0 stands for the calling thread, in which all
-  /// earlier work has ended.
+  /// The number of calls on stream data that were handed over when the event was recorded; 0 for an
+  /// event of another stream, whose operations have ended already.
   struct event : host_device::event {
     std::uint64_t calls = 0;
   };
@@ -71,12 +71,13 @@ class process_device : public host_device {
   }
   [[nodiscard]] event make_event() const { return {}; }
   void record(event& now, stream on) const;
-  /// On stream data it need not wait: later calls run after all that this thread has done so far.
+  /// Returns at once if `on` is stream data: calls that are handed over later run after all that
+  /// this thread has done so far.
   void wait(stream on, event const& awaited, wait_site site) const;
 
  private:
-  /// If a message fails because the second thread has failed, throws the second thread's exception
-  /// instead.
+  /// Calls work(), which waits for messages. If work() throws because the second thread has failed,
+  /// throws the second thread's exception instead.
   template <class Work>
   void with_first_error(Work work) const {
     try {

@@ -6,7 +6,7 @@
 namespace plait::ext {
 
 PLAIT_DECL process_device::arena& process_device::arena::operator=(arena&& other) noexcept {
-  auto old = std::move(*this);  // its destructor waits for the calls that use it
+  auto old = std::move(*this);  // its destructor waits for the calls that use the old memory
   memory_ = std::move(other.memory_);
   second_ = std::move(other.second_);
   return *this;

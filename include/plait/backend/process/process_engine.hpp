@@ -17,26 +17,28 @@
 
 namespace plait::ext {
 
-/// An engine cannot continue: a process has ended, or the library reports that a call has failed.
+/// The exception of an engine that cannot continue: a process has ended, or the communication
+/// library reports that a call has failed.
 struct engine_error : error {
   explicit engine_error(std::string const& text, int with = -1) : error(text), rank(with) {}
 
-  int rank;  ///< the rank to which the connection was lost, -1 if unknown
+  int rank;  ///< rank to which the connection was lost; -1 if unknown
 };
 
-/// A call was ended because the rank's other thread has failed; the error of that thread says why.
+/// The exception of a call that was ended because the rank's other thread has failed; the error of
+/// that thread gives the reason.
 struct other_thread_failed : engine_error {
   using engine_error::engine_error;
 };
 
-/// A call was abandoned while it was under way. The library may still read and write the memory of
-/// the call, so it must not be used again.
+/// The exception of a call that was abandoned while it was under way. The library may still read
+/// and write the memory of the call, so this memory must not be freed or used again.
 struct call_left : engine_error {
   using engine_error::engine_error;
 };
 
-/// A way to wait between two polls of a call that has not ended, for a thread that shares the
-/// processor with a computing thread.
+/// A function by which an engine's thread waits between two polls of a call, so that it leaves the
+/// processor to the thread that computes.
 class call_pause {
  public:
   call_pause() = default;
@@ -44,77 +46,84 @@ class call_pause {
   call_pause& operator=(call_pause const&) = delete;
   virtual ~call_pause() = default;
 
-  /// `looks`: number of earlier pauses for this call.
+  /// Waits for a short time. `looks`: number of earlier pauses in the same call.
   virtual void pause(int looks) = 0;
 };
 
-/// The names of a group and its members in messages.
+/// The names by which error messages describe a group and its members.
 struct group_names {
   std::vector<int> ranks{};          ///< world ranks of the members, in group order
-  std::vector<std::string> hosts{};  ///< the members' hosts; empty if unknown
+  std::vector<std::string> hosts{};  ///< hosts of the members; empty if unknown
   std::string axes{};                ///< "data x tensor"
   int member = 0;                    ///< the index of this process in `ranks`
 };
 
-/// One member of a group of processes: the way in which an engine carries bytes between them. Ranks
-/// are numbers within the group.
+/// One member of a group of processes, implemented by an engine (MPI or Gloo): transfers bytes
+/// between the members. A rank, in this class, is an index in the group.
 ///
 /// Meaning: all members make the same calls in the same order with the same sizes;
-///          process_communicator has compared them before. Buffers of a call do not overlap, except
-///          that `send` may be this member's own block of `receive` in all_gather.
+///          process_communicator compares the calls first. The buffers of a call do not overlap,
+///          except that `send` of all_gather may be this member's own block of `receive`.
 /// Errors:  engine_error, or communication_timeout if the other members do not arrive in time. If
-///          the library cannot leave a call, the process is ended with a sentence on standard error
-///          instead. After an error the whole engine is unusable.
+///          the library cannot return from a call, the process is ended instead, with a message on
+///          standard error. After an error the whole engine is unusable.
 /// Threads: used by one thread, see process_engine.
 class process_group {
  public:
-  /// `ranks` are the members' names in messages; this process is member `member`.
+  /// `ranks`: numbers of the members in error messages; `member`: the index of this process among
+  /// them.
   process_group(std::vector<int> ranks, int member)
       : names_{.ranks = std::move(ranks), .member = member} {}
   process_group(process_group const&) = delete;
   process_group& operator=(process_group const&) = delete;
   virtual ~process_group() = default;
 
-  /// Sets the names that messages use from now on.
+  /// Sets the names that error messages use from now on.
   virtual void name(group_names names) { names_ = std::move(names); }
-  /// Sets the call that the next operations carry out, which messages about a long wait name. It
-  /// stays valid until it is replaced. Null: operations that no communicator was asked for.
+  /// Sets the call of a communicator for which the next operations are done; messages about a long
+  /// wait name it. The object must stay valid until the next serve(). Null: the next operations
+  /// belong to no call of a communicator.
   virtual void serve(detail::collective_call const* call) { call_ = call; }
 
   virtual void barrier() = 0;
-  /// `bytes` is the size of one block, here and below.
+  /// Gathers the block `send` of each member into `receive`; `bytes` is the size of one block.
   virtual void all_gather(void const* send, void* receive, std::size_t bytes) = 0;
-  /// The blocks of `send` are `stride` bytes apart.
+  /// Sends block j of `send` to member j, and stores the block from member i as block i of
+  /// `receive`. Each block has `bytes` bytes; the blocks of `send` begin `stride` bytes apart.
   virtual void all_to_all(void const* send, std::size_t stride, void* receive,
                           std::size_t bytes) = 0;
   virtual void broadcast(void* inout, std::size_t bytes, int root) = 0;
-  /// Messages from one member to another arrive in order. send may return before they are received.
+  /// Messages from one member to another arrive in order. send may return before the message is
+  /// received.
   virtual void send(void const* data, std::size_t bytes, int to) = 0;
   virtual void receive(void* data, std::size_t bytes, int from) = 0;
-  /// Begins a message and returns its place. The memory must not be used before
-  /// wait_for_posted(place, the other end) has returned. Posted messages and other messages arrive
+  /// Begins to send a message and returns a handle of it, its place. The memory must not be used
+  /// until wait_for_posted(place, peer) has returned. Posted messages and messages of send() arrive
   /// in one common order.
   virtual std::size_t post_send(void const* data, std::size_t bytes, int to) = 0;
   virtual std::size_t post_receive(void* data, std::size_t bytes, int from) = 0;
   virtual void wait_for_posted(std::size_t place, int other) = 0;
-  /// Advances posted messages, for an engine that makes progress only inside its calls.
+  /// Lets posted messages progress, for an engine that progresses only inside its calls.
   virtual void go_on() {}
   /// Abandons posted messages. Returns false if the library may still use their memory.
   [[nodiscard]] virtual bool give_up_posted() noexcept = 0;
-  /// Reduces in the engine's own order; all members get the same bits. Returns false, with nothing
-  /// sent, if the engine does not have `operation` for this type.
+  /// Reduces `inout` over the members, in an order that the engine chooses; all members get the
+  /// same bits. Returns false, and communicates nothing, if the engine does not have `operation`
+  /// for this type.
   virtual bool all_reduce(void* inout, std::size_t count, detail::element_type type,
                           reduction operation) = 0;
 
  protected:
-  /// "rank 0 on host a: all_reduce of 8 bytes on group {0,1} (data)". `function` is the engine's
-  /// name for a call that no communicator was asked for.
+  /// Returns text such as "rank 0 on host a: all_reduce of 8 bytes on group {0,1} (data)".
+  /// `function` is the name of the library's function, for an operation that belongs to no call of
+  /// a communicator.
   [[nodiscard]] [[gnu::cold]] std::string call_text(char const* function) const;
-  /// The world rank of a member, its name in messages.
+  /// Returns the world rank of a member, which names it in messages.
   [[nodiscard]] int world_rank(int member) const { return names_.ranks[std::size_t(member)]; }
-  /// "rank 1 on host b"
+  /// Returns text such as "rank 1 on host b".
   [[nodiscard]] [[gnu::cold]] std::string member_text(int member) const;
-  /// The name of the members that are waited for, if it is unknown which of them has not arrived.
+  /// Returns the text for the members that this one waits for, if it is unknown which of them has
+  /// not arrived.
   [[nodiscard]] [[gnu::cold]] std::string others_text() const {
     return names_.ranks.size() == 2 ? member_text(1 - names_.member) : "the other ranks";
   }
@@ -124,12 +133,13 @@ class process_group {
   detail::collective_call const* call_ = nullptr;
 };
 
-/// Carries bytes between the processes of a job: MPI or Gloo. A program makes one for each launch
-/// by `mpi()` or `gloo()`, whose headers it includes separately, so that only one source file sees
-/// the library's headers.
+/// An engine transfers bytes between the processes of a job by a communication library, MPI or
+/// Gloo. A program makes an engine for each launch by `mpi()` or `gloo()`. It includes the headers
+/// of these functions separately, so that only one of its source files includes the library's
+/// headers.
 ///
-/// Threads: the rank's own thread makes groups and calls them. A second thread may call, at the
-///          same time, the groups that were made for it.
+/// Threads: the rank's own thread makes groups and calls their functions. At the same time, a
+///          second thread may call the functions of the groups that were made for it.
 class process_engine {
  public:
   process_engine() = default;
@@ -137,47 +147,51 @@ class process_engine {
   process_engine& operator=(process_engine const&) = delete;
   virtual ~process_engine() = default;
 
-  /// Returns the rank of this process and the number of ranks. It is called before a group is made
-  /// and may start the library. `told`, if it is not null, is the program's own statement of them.
+  /// Returns the rank of this process and the number of ranks. The function is called before a
+  /// group is made, and may initialise the library. `told`: the rank and the number of ranks that
+  /// the program has set, or null.
   ///
-  /// Errors: input_error if there is no statement of the rank, or two contradict each other.
+  /// Errors: input_error if neither the program nor a launcher states the rank, or if two
+  ///         statements contradict each other.
   virtual process_ranks ranks(process_ranks const* told = nullptr) = 0;
-  /// Sets how long a rank waits for others.
+  /// Sets the longest time that a rank waits for other ranks in a call.
   virtual void set_timeout(std::chrono::milliseconds timeout) = 0;
-  /// Makes the group of `members`, ranks as ranks() counts them, of which this process is one;
-  /// members are numbered in the order given. All processes call it equally often. The groups of
-  /// one round are disjoint and contain all processes.
+  /// Makes a group of the processes `members`, in group order; this process must be one of them.
+  /// The numbers are process numbers as in ranks(). All processes call this function equally often,
+  /// and the groups of the k-th calls are disjoint and together contain all processes.
   virtual std::unique_ptr<process_group> make_group(std::vector<int> const& members) = 0;
-  /// Called when this process has failed and will make no more calls. Tells the other processes if
-  /// the library can, and ends the call of a second thread, which then throws within a moment.
-  /// Never waits. It may be called twice.
+  /// Called when this process has failed and will make no more calls. Notifies the other processes,
+  /// if the library can, and ends the call of a second thread, which then soon throws. Never waits,
+  /// and may be called twice.
   virtual void abandon() noexcept = 0;
 
-  /// Called before ranks(): a second thread will make calls, which some libraries have to know when
-  /// they start.
+  /// Called before ranks(). `wanted`: true if a second thread will make calls, since some libraries
+  /// must know this when they are initialised.
   virtual void want_second_thread(bool /*wanted*/) {}
-  /// Called after ranks(): the reason why a second thread can have no groups, or "".
+  /// Returns the reason why no groups can be made for a second thread, or "" if they can; called
+  /// after ranks().
   [[nodiscard]] virtual std::string why_one_thread() {
     return "the engine makes no groups for a second thread";
   }
-  /// Makes a group, as make_group does, whose calls a second thread makes. If the engine has to
-  /// poll a call until it has ended, it calls `pause` between two polls; `pause` outlives the
-  /// group.
+  /// Makes a group like make_group, for calls by a second thread. If the engine has to poll until a
+  /// call has ended, it calls pause.pause() between two polls; `pause` outlives the group.
   ///
   /// Errors: engine_error if why_one_thread() is not "".
   virtual std::unique_ptr<process_group> make_group_of_second_thread(
       std::vector<int> const& members, call_pause& pause);
 
-  /// Leaves the earlier processes and prepares to meet the processes `now`, by notes in `where`.
+  /// For an elastic job: disconnects from the earlier processes and prepares to connect to the
+  /// processes of the next generation. `now`: the new rank of this process and the new number of
+  /// ranks; `where`: the store by which the processes exchange addresses.
   ///
-  /// Errors: input_error if the library can connect only the processes that were started together.
+  /// Errors: input_error if the library can connect only processes that were started together.
   virtual void begin_anew(process_ranks const& now,
                           std::unique_ptr<detail::rendezvous_store> where);
-  /// Ends the calls in which other threads wait, and their further calls until begin_anew: these
-  /// calls throw engine_error. Any thread may call it.
+  /// Makes the calls in which other threads wait, and all later calls until begin_anew(), throw
+  /// engine_error. Any thread may call this function.
   virtual void interrupt() noexcept {}
-  /// While `on`, waits for other ranks do not count towards the time-out, since the other ranks are
-  /// paused for a known reason. Any thread may call it.
+  /// Pauses the time-outs of waits for other ranks while `on` is true, because the other ranks are
+  /// stopped for a known reason. Any thread may call this function.
   virtual void hold_timeouts(bool /*on*/) noexcept {}
 };
 

@@ -10,13 +10,14 @@
 
 namespace plait::detail {
 
-/// Identifies the process that has written something, so that other processes can tell if it still
-/// runs and if it shares their loopback interface. A pid alone would not do: it may be used again,
-/// and containers count theirs separately. The text of a mark is one line.
+/// Identifies a process, in a file that the process writes, so that other processes can determine
+/// if it still runs and if it shares their loopback interface. A pid alone is not enough: the
+/// system may use it again, and containers have separate pids. The text of a mark is one line.
 struct process_mark {
-  std::string pid, start;  ///< `start` tells it from a later process of this pid
-  std::string boot, pids;  ///< the boot of its kernel and its pid name space
-  std::string host, net;   ///< the host's name and the network name space
+  /// `start`: start time, which differs for a later process with the same pid.
+  std::string pid, start;
+  std::string boot, pids;  ///< identifiers of the boot of the kernel and of the pid name space
+  std::string host, net;   ///< name of the host, and identifier of the network name space
 
   enum class state { alive, ended, unknown };
 
@@ -25,12 +26,12 @@ struct process_mark {
   [[nodiscard]] std::string text() const;
   [[nodiscard]] static process_mark of(std::string_view text);
 
-  /// Tells if the process runs; `me` is the asking process.
+  /// Returns if the process runs, as process `me` can determine it.
   [[nodiscard]] state look(process_mark const& me) const;
-  /// The start time of a process; "" if no process has this pid, or only an exit code of it is
-  /// left.
+  /// Returns the start time of a process; "" if no process has this pid, or if the process is a
+  /// zombie.
   [[nodiscard]] static std::string start_of(std::string const& pid);
-  /// The pid of a process's parent; "" if there is no such process.
+  /// Returns the pid of a process's parent; "" if no process has this pid.
   [[nodiscard]] static std::string parent_of(std::string const& pid);
   [[nodiscard]] bool shares_loopback_with(process_mark const& other) const {
     return boot == other.boot && host == other.host && net == other.net;
@@ -41,7 +42,8 @@ struct process_mark {
 
   static std::string first_word(std::string const& path);
   static std::string link(char const* path);
-  // Returns a field of /proc/PID/stat after the program's name, which may contain blanks.
+  // Returns field `index` after the program's name of `all`, the text of /proc/PID/stat; the name
+  // may contain blanks.
   static std::string field_of_stat(std::string const& all, int index);
 };
 

@@ -17,16 +17,17 @@
 
 namespace plait::detail {
 
-/// The messages that a process's rank has posted on its channels, for example the activations that
-/// a stage sends to the next one. The engine advances them while the rank computes the next
-/// microbatch. If calls are compared, each message is preceded by a small message that describes
-/// its call; the two are compared when the rank waits for the message, so that posting never
+/// The messages that the rank of a process has posted on its channels, for example the activations
+/// that a pipeline stage sends to the next stage. The engine transfers them while the rank computes
+/// the next microbatch. If calls are compared, sender and receiver also exchange small messages
+/// with their calls; these are compared when the rank waits for the message, so that posting never
 /// blocks.
 ///
-/// Cost:   no allocation after the greatest number of messages has been under way once.
+/// Cost:   no allocation except when more messages are in flight than ever before.
 class process_messages final : public posted_messages {
  public:
-  /// Posts a message on its channel. `members`: world ranks of the group.
+  /// Posts a send or a receive on its channel. `members`: world ranks of the group; `rank`: this
+  /// rank's index among them.
   void post(ext::process_group& group, std::vector<int> const& members, int rank,
             collective_call const& call, bool compares, flight_log& log);
 
@@ -47,8 +48,8 @@ class process_messages final : public posted_messages {
     std::size_t sent = nowhere, received = nowhere, moved = nowhere;
     flight_log::posted_entry entry{};
   };
-  /// A ring of the messages that have not ended; they do not move, since an engine may write to
-  /// them.
+  /// The messages of a channel that have not ended, in a ring. A message keeps its address, since
+  /// an engine may write to it.
   struct channel_end {
     ext::process_group* group = nullptr;
     std::vector<int> const* members = nullptr;
@@ -63,10 +64,10 @@ class process_messages final : public posted_messages {
   channel_end& end_of(ext::stream channel) {
     return ends_[std::size_t(ext::channel_number(channel))];
   }
-  /// Leaks the messages of `mine`, to which a library may still write.
+  /// Leaks the message objects of a channel, to which a library may still write.
   void leave(channel_end& mine) noexcept;
 
-  /// Waits for the oldest message that has not ended.
+  /// Waits for the oldest message of a channel that has not ended.
   void finish(channel_end& mine);
   static void compare(channel_end const& mine, message const& now);
 

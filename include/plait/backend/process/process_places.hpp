@@ -13,26 +13,27 @@ namespace plait::detail {
 
 /// Maps ranks of the plan to processes and hosts. A launcher may number processes round robin over
 /// hosts: with 2 hosts and tensor groups of 2, the group of processes 0 and 1 would then exchange
-/// activations over the network in each layer. The map gives ranks another order in which such
-/// groups are on one host, if there is one. All processes compute the same map; only `rank`
-/// differs.
+/// activations over the network in each layer. This map therefore assigns ranks to processes in an
+/// order in which each such group is on one host, if there is such an order. All processes compute
+/// the same map; only rank() differs.
 class process_places {
  public:
-  /// `hosts` are the hosts of the processes in the launcher's order, `process` is this process. In
-  /// addition to groups within layers, groups over `local` are to be on one host each.
+  /// `hosts`: the hosts of the processes, in the launcher's order; `process`: the number of this
+  /// process. Groups within layers and groups over the axes `local` are to be on one host each.
+  /// `keep_numbers`: ranks equal process numbers.
   [[gnu::cold]] process_places(mesh const& grid, host_map const& hosts, int process, axis_set local,
                                bool keep_numbers = false);
 
   [[nodiscard]] int rank() const { return rank_; }
   [[nodiscard]] host_map const& hosts() const { return hosts_; }
 
-  /// The processes of `ranks`.
+  /// Returns the numbers of the processes that have these ranks.
   [[nodiscard]] std::vector<int> processes(std::vector<int> const& ranks) const;
-  /// The names of a group in messages.
+  /// Returns the names by which messages describe a group.
   [[nodiscard]] group_names names(std::vector<int> ranks, mesh const& grid, axis_set over) const;
 
-  /// Errors: input_error on all ranks if a group along an axis of `local` crosses hosts. Rank 0
-  ///         warns on standard error of tensor groups that cross hosts.
+  /// Errors: input_error on all ranks if a group along an axis of `local` crosses hosts. If tensor
+  ///         groups cross hosts, rank 0 prints a warning to standard error.
   [[gnu::cold]] void check(mesh const& grid, axis_set local) const;
 
  private:

@@ -28,49 +28,57 @@
 
 namespace plait {
 
-/// The thread that carries out a rank's calls over batch axes, which stream data holds.
+/// The thread that carries out a rank's collectives over batch axes (stream data), such as the sums
+/// of gradients.
 enum class process_streams : int {
-  concurrent,  ///< a second thread, while the rank's own continues
+  concurrent,  ///< a second thread, while the rank's own thread computes
   in_turn      ///< the rank's own thread, at once
 };
 
-/// One rank in each process, on the processors of one machine or of many: `processes{.engine =
-/// plait::mpi()}`, started by mpirun or another launcher as many times as the plan has ranks.
+/// The backend whose ranks are processes, on the processors of one machine or of several machines:
+/// `processes{.engine = plait::mpi()}`, started by mpirun or another launcher as many times as the
+/// plan has ranks.
 ///
-/// A program is compiled once for all engines. It keeps OpenBLAS at one thread while the job
-/// runs and restores the setting afterwards.
-/// Threads: the rank is the calling thread. If the mesh has batch axes of several ranks, a second
-///          thread carries out the calls over them, see process_streams.
+/// A program is compiled once for all engines. The BLAS library runs with one thread while the job
+/// runs; its setting is restored afterwards.
+/// Threads: the rank is the calling thread. If the mesh has several ranks along batch axes, a
+///          second thread carries out the collectives over these axes, see process_streams.
 struct processes {
-  /// Size of a data axis that the policy leaves to the launch. 0 takes the policy's number; for
-  /// `all_processors` it takes the size that uses all processes that were started.
+  /// The size of the data axis if the policy leaves it to the launch; 0 and `all_processors` select
+  /// the size that uses all processes that were started.
   int data_ranks = 0;
-  /// The carrier of the bytes: plait::mpi() or plait::gloo(...).
+  /// The communication library: plait::mpi() or plait::gloo(...).
   std::shared_ptr<ext::process_engine> engine{};
-  /// The rank of this process; if empty, the launcher's variables say it, or MPI.
+  /// The rank of this process and the number of ranks; if empty, MPI or the launcher's environment
+  /// variables state them.
   std::optional<ext::process_ranks> ranks{};
-  /// The time that a rank waits for others.
+  /// The longest time that a rank waits for other ranks in a call.
   std::chrono::milliseconds timeout{60'000};
-  /// The time limit until all ranks have met in the program once; it is longer, since processes
-  /// start, and finish reading their data, at different times.
+  /// The longest wait until all ranks have made their first common call in the program. It is
+  /// longer than `timeout`, since processes start, and finish reading their data, at different
+  /// times.
   std::chrono::milliseconds start_timeout{300'000};
-  /// The party that computes sums.
+  /// The component that computes sums: plait or the engine's library.
   process_reduction reduction = process_reduction::ranked;
-  /// Tells if calls over batch axes run at the same time as computations. They run in turn if the
-  /// engine serves one thread, or MPI was started so; rank 0 then says so on standard error.
+  /// Selects if collectives over batch axes run at the same time as computations. They run in turn
+  /// in any case if the engine supports one thread only, or MPI was initialised so; rank 0 then
+  /// prints the reason to standard error.
   process_streams streams = process_streams::concurrent;
-  /// Makes members compare their calls before each call. Without it, a program whose ranks make
-  /// different calls hangs until the time-out or computes wrong numbers.
+  /// True if the members of a group compare their calls at the beginning of each call. If false, a
+  /// program whose ranks make different calls hangs until the time-out or computes wrong numbers.
   bool compare_calls = true;
-  /// A word that all processes of a job are given; it tells apart jobs that meet by mistake.
+  /// A text that must be equal in all processes of a job, to detect processes of different jobs
+  /// that connect to each other by mistake.
   std::string token{};
-  /// Axes whose groups must each be on one host. Without it, a tensor group that crosses hosts is
-  /// only a warning on standard error.
+  /// Axes whose groups must each be on one host; a group that crosses hosts is an error. Otherwise
+  /// a tensor group that crosses hosts only causes a warning on standard error.
   ext::axis_set require_local{};
-  /// Makes ranks equal to the process numbers, even if tensor groups then cross hosts.
+  /// True if each process's rank in the plan is its number by the launcher, even if tensor groups
+  /// then cross hosts.
   bool keep_numbers = false;
   /// The folder for records of each rank's calls, which scripts/flight reads after a failure; "off"
-  /// for none. Empty: PLAIT_FLIGHT_RECORD, or a folder of this user in the temporary folder.
+  /// turns the records off. If empty, the folder is PLAIT_FLIGHT_RECORD or, if that is not set, a
+  /// folder of this user in the temporary folder.
   std::string flight_record{};
 
   using concept_tag = ext::backend_tag;
@@ -81,22 +89,23 @@ struct processes {
   /// Every process is a rank.
   static constexpr bool processors_are_ranks = true;
 
-  /// Returns the launcher's rank of this process, the number of ranks, and the source of both. The
-  /// rank in the plan may be another, see run(). Starts MPI if it is the engine.
+  /// Returns the rank of this process by the launcher, the number of ranks, and the source of these
+  /// numbers. The rank in the plan may differ, see run(). Initialises MPI if it is the engine.
   ///
-  /// Errors: input_error if there is no statement of the rank, or two contradict each other.
+  /// Errors: input_error if neither the program nor a launcher states the rank, or if two
+  ///         statements contradict each other.
   [[nodiscard]] ext::process_ranks place() const {
     return place_in(checked_engine(), streams == process_streams::concurrent);
   }
 
-  /// Calls program(rank) for the rank of this process and returns when it has ended. If tensor
-  /// groups would cross hosts in the launcher's order and another order avoids it, the ranks of the
-  /// plan take the other order.
+  /// Calls program(rank) for the rank of this process and returns when the program has ended. The
+  /// rank is the process's number by the launcher, unless tensor groups would then cross hosts and
+  /// another order of the ranks avoids this.
   ///
-  /// Errors: input_error if the number of processes is not the plan's number of ranks, if processes
-  ///         were told different things, or if their hosts violate `require_local`; engine_error;
-  ///         exceptions of the program. The other processes throw engine_error or
-  ///         communication_timeout, or are ended.
+  /// Errors: input_error if the number of processes is not the plan's number of ranks, if the
+  ///         settings of two processes differ, or if their hosts violate `require_local`;
+  ///         engine_error; exceptions of the program. If one process fails, the other processes
+  ///         throw engine_error or communication_timeout, or are ended.
   [[gnu::cold]] void run(ext::mesh_groups const& groups,
                          std::function<void(rank_type&)> const& program) const {
     host_maths::single_threaded_maths const guard;
@@ -104,12 +113,14 @@ struct processes {
   }
 
  private:
-  /// Does the work of run, except for the library of matrix products, which the program chooses and
-  /// the runtime does not know. The root of the job calls `say_of_products`.
+  /// Does the work of run() that does not depend on the BLAS library: run() is compiled with the
+  /// program, which chooses that library, and this function may be compiled into plait's library.
+  /// Rank 0 calls `say_of_products`.
   [[gnu::cold]] void run_all(ext::mesh_groups const& groups,
                              std::function<void(rank_type&)> const& program,
                              void (*say_of_products)()) const;
-  /// The second thread ends before the communicators that it calls.
+  /// A guard whose destructor ends the second thread, before the communicators that it calls are
+  /// destroyed.
   struct ends_first {
     detail::second_thread* second;
     explicit ends_first(detail::second_thread* one) : second(one) {}
@@ -120,14 +131,16 @@ struct processes {
     }
   };
 
-  /// Bounds `time`, since deadlines are sums of it and the time of day.
+  /// Returns `time` clamped to [1 ms, 1 year], since deadlines are sums of this time and the
+  /// current time and must not overflow.
   static std::chrono::milliseconds in_bounds(std::chrono::milliseconds time);
   [[nodiscard]] [[gnu::cold]] ext::process_engine& checked_engine() const;
 
   [[nodiscard]] ext::process_ranks place_in(ext::process_engine& with, bool second_thread) const;
   [[gnu::cold]] static void say_in_turn(std::string const& why_here, int process);
 
-  /// Abandons the engine on an error, except if all ranks end with it together, as with job_ended.
+  /// Calls work(). If it throws, abandons the engine, except for job_ended, by which all ranks end
+  /// together.
   template <class Work>
   static std::invoke_result_t<Work> or_abandon(ext::process_engine& with, Work work) {
     try {
@@ -140,16 +153,17 @@ struct processes {
     }
   }
 
-  /// Keys: true if a second thread calls the group, and the members in the launcher's order.
+  /// The groups that have been made. The key is true for groups that the second thread calls, and
+  /// the process numbers of the members.
   using process_groups =
       std::map<std::pair<bool, std::vector<int>>, std::shared_ptr<ext::process_group>>;
 
   static std::vector<int> everybody(int processes);
   static std::unique_ptr<ext::process_group> group_of_all(ext::process_engine& with, int processes);
 
-  /// The communicator of the set `index`. Sets of equal members share a group if one thread calls
-  /// both. The set of the world shares the group in which the processes have met, if both have the
-  /// same order.
+  /// Returns this rank's communicator for set of axes `index`. Two sets whose groups have equal
+  /// members share a process_group if the same thread calls both. The set of all ranks shares the
+  /// group of the start if ranks and processes have the same order.
   [[nodiscard]] ext::process_communicator member(
       ext::process_engine& with, ext::mesh_groups const& groups, int index,
       detail::process_places const& places, process_groups& made,

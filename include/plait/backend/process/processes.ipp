@@ -43,7 +43,8 @@ PLAIT_DECL void processes::run_all(ext::mesh_groups const& groups,
                                   .require_local = require_local,
                                   .first_here = here.first_here});
   });
-  // From here to the groups all processes do the same, so that all of them throw the same error.
+  // Up to the creation of the groups, all processes do the same with equal values, so that all of
+  // them throw the same error.
   if (!met.difference.empty()) throw input_error(met.difference);
   check_world_size(here, groups.grid().world_size());
   detail::process_places const places(groups.grid(), met.hosts, here.rank, require_local,
@@ -72,15 +73,15 @@ PLAIT_DECL void processes::run_all(ext::mesh_groups const& groups,
                      std::move(members), places.hosts());
     ends_first const guard_of_members{second.get()};
     detail::leaves_messages const guard_of_messages{messages.get()};
-    // Here, so that the engine knows of an error before its groups are destroyed.
+    // An error is caught here, so that the engine is abandoned before its groups are destroyed.
     try {
       program(handle);
       handle.device().synchronize();
-      handle.world().barrier();  // no rank ends while others still wait for it
+      handle.world().barrier();  // no rank ends while another rank still waits for it
     } catch (job_ended const&) {
       throw;
     } catch (...) {
-      if (second != nullptr) second->give_up();  // and abandon
+      if (second != nullptr) second->give_up();  // also calls with.abandon()
       else with.abandon();
       throw;
     }

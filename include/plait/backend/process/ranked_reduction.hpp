@@ -14,8 +14,8 @@
 
 namespace plait::detail {
 
-/// The buffer for reductions in rank order, one for each communicator. It grows to the need of the
-/// largest call so far, see ranked_sum.
+/// The buffer of a communicator for the other ranks' values in a reduction in rank order, see
+/// ranked_sum. It grows to the size that the largest call so far needs.
 class reduction_room {
  public:
   [[nodiscard]] std::size_t bytes() const { return size_; }
@@ -26,12 +26,12 @@ class reduction_room {
   std::size_t size_ = 0;
 };
 
-/// Sums and maxima over a group of processes, with bit for bit the result of ranks in one process.
-/// A library's own reduction adds in an order that depends on the number of processes. Here each
-/// element is reduced by one member, in the order of the ranks: of 10,000 elements over 4 members,
-/// member 1 receives elements 2500 to 4999 of the other three, adds the four blocks in rank order,
-/// and sends the sums to the others. Up to 4096 bytes, and the last elements if members do not
-/// divide the number, are instead gathered and added by all.
+/// Computes sums and maxima over a group of processes in rank order, so that results are bit for
+/// bit equal to results of ranks in one process. (A library's reduction may add in another order.)
+/// One member reduces each element: of 10,000 elements over 4 members, member 1 receives elements
+/// 2500 to 4999 from the other three, adds the four blocks in rank order, and sends the sums to the
+/// others. Vectors of up to 4096 bytes, and the last elements if the number is not a multiple of
+/// the members, are instead gathered, and every member adds them.
 template <class T>
 class ranked_reduction {
  public:
@@ -39,7 +39,8 @@ class ranked_reduction {
                    reduction_room& room)
       : group_(group), rank_(rank), size_(std::size_t(size)), operation_(operation), room_(room) {}
 
-  /// Reduces in place: each member reduces its share, then gathers the other shares.
+  /// Replaces `inout` by the result: each member reduces its share, and the members then gather all
+  /// shares.
   void all_reduce(T* inout, std::size_t count) {
     auto const how = ranked_sum::of(count, sizeof(T), size_);
     if (how.share > 0) {
@@ -55,7 +56,8 @@ class ranked_reduction {
     }
   }
 
-  /// `send` has a block of `count` for each member; `receive` may be this member's block of `send`.
+  /// Reduces block `rank` of `send` over the members into `receive`. `send` has a block of `count`
+  /// elements for each member; `receive` may be this member's block of `send`.
   void reduce_scatter(T const* send, T* receive, std::size_t count) {
     add_shares(ranked_sum::of_shares(count, sizeof(T), size_), send, receive);
   }
@@ -65,7 +67,8 @@ class ranked_reduction {
     return reinterpret_cast<T*>(room_.take(count * sizeof(T)));
   }
 
-  /// Reduces this member's share of `all` into `out`; the result is not sent to other members yet.
+  /// Reduces this member's share of `all` into `out`, piece by piece. The other members do not
+  /// receive the result.
   void add_shares(ranked_sum const& how, T const* all, T* out) {
     T* const others = elements(how.room);
     for (std::size_t first = 0; first < how.share; first += how.piece) {
@@ -75,7 +78,7 @@ class ranked_reduction {
     }
   }
 
-  /// Reduces one block of each member; block(m) is the block of member m.
+  /// Reduces one block of each member into `out`; block(m) is the address of member m's block.
   template <class Block>
   void combine(std::size_t count, T* out, Block block) const {
     combine_in_rank_order<T>(

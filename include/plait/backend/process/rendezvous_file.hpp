@@ -19,21 +19,22 @@
 
 namespace plait::ext {
 
-/// A file through which one process of a job gives bytes to the others; all of them must see the
-/// file system. The file appears only when it is complete, is readable by its user only, and
-/// carries the name of the job, so that no process reads a file that another job has left.
+/// A file by which one process of a job passes bytes to the other processes, which must all see its
+/// file system. The file appears only when it is complete, and only its user can read it. It
+/// contains the name of the job, so that no process uses a file that another job has left.
 class rendezvous_file {
  public:
-  /// `job`: a text that all processes of the job share and that differs between jobs, if the
-  /// launcher can tell jobs apart; see process_ranks.
+  /// `job`: a text that is equal in all processes of a job and differs between jobs, if the
+  /// launcher provides one, see process_ranks::job.
   explicit rendezvous_file(std::filesystem::path path, std::string_view job = {})
       : path_(std::move(path)), job_(detail::escaped(job)) {}
 
-  /// Errors: input_error if the file cannot be written or already exists. An existing file is from
-  ///         another job that still runs or has been killed.
+  /// Errors: input_error if the file cannot be written, or if it exists already: then it is from
+  ///         another job, which still runs or has been killed.
   void write(std::span<std::byte const> bytes) const;
 
-  /// Waits for the file and returns its bytes. Calls check(), which may throw, while it waits.
+  /// Waits until the file exists and returns its bytes. While it waits, it calls check()
+  /// repeatedly, which may throw to end the wait.
   ///
   /// Errors: input_error if the file does not appear in time, cannot be read, belongs to another
   ///         user or another job, or does not have `size` bytes.
@@ -62,7 +63,8 @@ class rendezvous_file {
 
   [[nodiscard]] detail::file_name name() const { return {kind, path_}; }
   [[noreturn]] void refuse_old() const;
-  // Also true if the file cannot be looked for: opening it will then report why.
+  // Returns true if the file exists, and also if its folder cannot be searched: an attempt to open
+  // the file then reports the reason.
   [[nodiscard]] bool is_there() const;
   [[nodiscard]] std::string first_lines() const { return std::string(first_line) + job_ + '\n'; }
 

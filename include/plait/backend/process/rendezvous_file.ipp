@@ -29,7 +29,7 @@ PLAIT_DECL void rendezvous_file::remove() const noexcept {
 
 PLAIT_DECL void rendezvous_file::refuse_old() const {
   name().refuse(
-      "is there already; another job runs with it or has left it: choose another path by "
+      "is there already: another job uses the file or has left it; choose another path by "
       "PLAIT_RENDEZVOUS, or delete the file");
 }
 
@@ -44,7 +44,8 @@ PLAIT_DECL std::vector<std::byte> rendezvous_file::checked(detail::open_file con
     file.name().refuse(concat(
         {"belongs to user ", file.owner(), ", not to user ", ::geteuid(), " of this process"}));
   auto const begin = first_lines();
-  // The text of another job may be longer; the error quotes it.
+  // Reads up to 1000 bytes more than expected: the name of another job may be longer than this
+  // job's name, and the error message quotes it.
   std::string found(std::min<std::size_t>(file.size(), begin.size() + size + 1000), '\0');
   file.read(std::as_writable_bytes(std::span(found)), 0);
   if (!found.starts_with(first_line))

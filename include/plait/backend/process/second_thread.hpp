@@ -19,17 +19,17 @@
 
 namespace plait::detail {
 
-/// The thread of a rank that carries out the calls of stream data, one after the other, while the
-/// rank's own thread continues to compute: the gradient all-reduce of layer 8 runs while layer 7
-/// computes its backward pass.
+/// The thread of a rank that carries out the collectives of stream data, one after the other, while
+/// the rank's own thread computes. For example, the all_reduce of layer 8's gradients runs while
+/// layer 7 computes its backward pass.
 ///
-/// A call sees all memory that the rank's own thread wrote before hand_over(); that thread sees the
-/// results after wait_for(). Neither thread spins while it waits.
+/// A call reads all values that the rank's own thread wrote before hand_over(), and that thread
+/// reads the results after wait_for() (release and acquire). Neither thread spins while it waits.
 /// Cost:    a mutex for each call and each wait, and a wake-up if the other thread sleeps; no
 ///          allocation.
-/// Errors:  an exception of a call is kept and later calls are dropped; each function that is not
-///          noexcept then throws it.
-/// Threads: the rank's own, except for pause().
+/// Errors:  if a call throws, its exception is stored and later calls are not carried out; each
+///          function that is not noexcept then throws this exception.
+/// Threads: used by the rank's own thread; only the second thread calls pause().
 class second_thread final : public call_pause {
  public:
   /// A call and the object that carries it out: carry_out(of, call, tensor_bytes).
@@ -39,10 +39,11 @@ class second_thread final : public call_pause {
     collective_call call{};
     std::size_t tensor_bytes = 0;
   };
-  /// Greatest number of calls under way; hand_over() waits for room.
+  /// Maximum number of calls that have been handed over but not carried out; if there are as many,
+  /// hand_over() waits.
   static constexpr std::size_t most = 64;
 
-  /// `give_up()` ends a call that is under way; any thread may call it, and it throws nothing.
+  /// `give_up()` must end a call that is under way. Any thread may call it, and it must not throw.
   explicit second_thread(std::function<void()> give_up)
       : give_up_(std::move(give_up)), thread_([this] { work(); }) {}
   second_thread(second_thread const&) = delete;
@@ -56,25 +57,26 @@ class second_thread final : public call_pause {
   void wait_for(std::uint64_t count);
   /// Returns when all calls have been carried out.
   void drain();
-  /// Throws the exception of a failed call.
+  /// Throws the exception of a failed call, if there is one.
   void require_sound();
 
-  /// Called when the rank's own thread has failed: throws the exception of an earlier failed call,
-  /// if any. `is_due`: a call is known to have failed, so its exception is waited for.
+  /// Throws the exception of a failed call, if there is one; called when the rank's own thread has
+  /// failed, since the call may be the cause. `is_due`: a call is known to have failed, so the
+  /// function waits up to 1 s for its exception.
   void rethrow_earlier(bool is_due);
 
-  /// Begins no more calls and ends the call that is under way.
+  /// Ends the call that is under way and carries out no more calls.
   void give_up() noexcept;
-  /// Returns when no call uses memory that is about to be freed. If an exception ends the rank's
-  /// program, calls that do not end within 100 ms are given up. Returns false if a library may
-  /// still use the memory, see call_left.
+  /// Waits until no call uses the rank's memory, since an arena is about to free it. If the rank's
+  /// program ends by an exception, the calls are given up after 100 ms. Returns false if a library
+  /// may still use the memory, see call_left.
   [[nodiscard]] bool rest() noexcept;
-  /// Ends the thread after the calls that it has been handed.
+  /// Waits until all calls that were handed over are done, and ends the thread.
   void end() noexcept;
 
-  /// Called by the second thread between two polls of a call, after `looks` earlier pauses: sleeps
-  /// for at most 100 us, so that it takes no time from a computation. If the rank's own thread
-  /// waits, too, there is no computation, and it only yields.
+  /// Called by the second thread between two polls of a call, after `looks` earlier pauses. Sleeps
+  /// for at most 100 us, so that the processor is free for the rank's own thread; if that thread
+  /// waits, too, only yields.
   void pause(int looks) override;
 
  private:

@@ -99,7 +99,8 @@ PLAIT_DECL void second_thread::work() {
     calls_.wait(lock, [this] { return ends_ || carried_ != handed_; });
     if (carried_ == handed_) return;
     if (error_ == nullptr && !gives_up_) {
-      auto const& now = ring_[carried_ % most];  // this slot is not reused before ++carried_
+      // This slot is reused by hand_over() only after ++carried_.
+      auto const& now = ring_[carried_ % most];
       lock.unlock();
       auto const [problem, is_left] = carry_out(now);
       lock.lock();

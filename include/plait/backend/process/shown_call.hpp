@@ -9,7 +9,7 @@
 
 namespace plait::detail {
 
-/// A call in the form in which members show it to each other.
+/// A collective_call in the form in which processes send it to each other to compare their calls.
 struct shown_call {
   std::int32_t kind = 0, element_kind = 0, element_bytes = 0, operation = 0, other = 0, tag = 0;
   std::uint64_t bytes = 0, whole_bytes = 0, caller = 0, over = 0;

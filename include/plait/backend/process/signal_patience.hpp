@@ -8,10 +8,11 @@
 
 namespace plait::detail {
 
-/// Decides when a rank stops waiting for others after a signal that stop_on_signals has caught.
-/// Normally all ranks agree to stop at the end of the step, so a signal must not cut a wait short
-/// that others will end. The rank therefore waits on for two seconds, or for twice the longest wait
-/// within a step so far if that is longer: with waits of 5 s, for 10 s.
+/// Decides when a rank stops waiting for other ranks after a signal that stop_on_signals has
+/// caught. Normally all ranks agree to stop at the end of the step, so a wait that other ranks will
+/// end must not be ended by the signal. The rank therefore continues to wait for two seconds, or
+/// for twice the longest wait within a step so far if that is longer. For example, if waits took up
+/// to 5 s, it waits for 10 s.
 ///
 /// Threads: used by one thread, which polls a wait every few milliseconds.
 class signal_patience {
@@ -19,16 +20,18 @@ class signal_patience {
   using clock = std::chrono::steady_clock;
   static constexpr std::chrono::milliseconds least{2'000};
 
-  /// Reports that a wait is still under way; `wait` has another number for each wait. Returns the
-  /// signal that is to end the wait, else 0. `counts`: the wait is typical of a step, so its length
-  /// is learnt.
+  /// Called repeatedly during a wait; `wait` is a number that differs between waits. Returns the
+  /// signal by which the wait is to be ended, or 0. `counts`: false if the wait is not typical of a
+  /// step, so that its length must not be used for later waits.
   [[nodiscard]] int look(std::uint64_t wait, clock::time_point now = clock::now(),
                          bool counts = true);
-  /// The time since the signal, or since the wait began if it began after the signal.
+  /// Returns the time since the signal, or since the beginning of the wait if the wait began after
+  /// the signal.
   [[nodiscard]] std::chrono::milliseconds waited(clock::time_point now = clock::now()) const {
     return std::chrono::duration_cast<std::chrono::milliseconds>(now - since_);
   }
-  /// Forgets the waits so far, which were of the start, where ranks arrive when they are ready.
+  /// Forgets the lengths of the waits so far: at the start of a job they are long, since ranks
+  /// become ready at different times.
   void forget() { longest_ = {}; }
 
  private:

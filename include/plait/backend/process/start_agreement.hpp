@@ -20,15 +20,15 @@ struct start_terms {
   mesh_groups const& groups;
   int reduction = 0;
   int streams = 0;
-  bool is_one_thread = false;  ///< the engine cannot serve a second thread
+  bool is_one_thread = false;  ///< true if the engine cannot be used by a second thread
   bool compares_calls = true;
   std::string_view token{};
   axis_set require_local{};
   int first_here = -1;  ///< \see process_ranks
 };
 
-/// The settings and the host of a process, as it shows them to the others. A token is shown as a
-/// hash.
+/// The settings and the host of a process, in the form in which processes send them to each other.
+/// The token is sent as a hash.
 struct shown_terms {
   std::int32_t version = 0, reduction = 0, streams = 0, is_one_thread = 0, compares_calls = 0,
                world_size = 0, first_here = -1;
@@ -40,7 +40,7 @@ struct shown_terms {
 
   static std::string version_text(std::int32_t version);
 
-  /// "data, data x tensor"
+  /// Returns text such as "data, data x tensor".
   static std::string text_of_sets(std::uint64_t sets);
 
   /// "the mesh: 'data 2' on rank 0, 'data 4' on rank 1", or "" if all are equal.
@@ -49,14 +49,15 @@ struct shown_terms {
 
 /// The result of the processes' first exchange.
 struct start_rendezvous {
-  std::string difference;  ///< names the first setting that differs, or ""
+  std::string difference;  ///< text about the first setting that differs, or ""
   host_map hosts;          ///< indexed by process
-  int of_one_thread = -1;  ///< the first process whose engine serves one thread only, or -1
+  int of_one_thread = -1;  ///< first process whose engine supports one thread only, or -1
 };
 
-/// Numbers the hosts of all processes. A host is one kernel under one name: containers with
-/// different names are different hosts, unless MPI says that they share memory; two machines with
-/// one name are told apart by their boots.
+/// Determines the hosts of all processes. Two processes are on the same host if their host names
+/// and the boot identifiers of their kernels are equal, or if MPI says that they share memory.
+/// Containers with different names are thus different hosts, and so are two machines with the same
+/// name.
 [[nodiscard]] [[gnu::cold]] host_map hosts_of(std::vector<shown_terms> const& all);
 
 /// Compares the settings of all processes of the world; the result is equal on all of them.

@@ -22,9 +22,10 @@
 
 namespace plait::detail {
 
-// Returns the process that has started this job's processes on this machine: the nearest ancestor
-// whose environment does not already have this rank, as the environment of a script in between has.
-// Empty if it cannot be found, or has ended.
+// Returns the pid of the launcher that has started this job's processes on this machine: the
+// nearest ancestor process whose environment does not state this rank. (A script that the launcher
+// starts and that starts this program states the same rank.) Returns "" if the launcher cannot be
+// found, or has ended.
 PLAIT_DECL std::string launcher_process(process_ranks const& here) {
   auto const was_told_the_same = [&](std::string const& pid) {
     std::ifstream file(concat({"/proc/", pid, "/environ"}), std::ios::binary);
@@ -54,9 +55,9 @@ PLAIT_DECL std::string launcher_process(process_ranks const& here) {
   return "";
 }
 
-// Returns a path in the temporary folder that all processes of this start of a job derive without
-// communication, and no other job does. It exists only if one launcher has started all of them on
-// this machine.
+// Returns a path in the temporary folder that all processes of this start of a job compute without
+// communication and that no other job computes; nullopt unless one launcher has started all of the
+// processes on this machine.
 PLAIT_DECL std::optional<std::filesystem::path> place_of_one_machine(process_ranks const& here,
                                                                      std::string_view user) {
   if (!here.launched || here.local_size != here.world_size) return std::nullopt;

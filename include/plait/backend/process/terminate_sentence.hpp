@@ -10,12 +10,13 @@
 
 namespace plait::detail {
 
-/// While an object of this type exists, an uncaught exception in a thread of an engine's library
-/// ends the process with a sentence that names the rank, the library and the exception, and then by
-/// SIGABRT as usual. For threads of the program the previous handler is called. The engines of a
-/// process share one object.
+/// A guard that sets the terminate handler of the process while it exists: an uncaught exception in
+/// a thread of an engine's library then prints a message with the rank, the library and the
+/// exception, and ends the process by SIGABRT as usual. For threads of the program, the previous
+/// handler is called. The engines of a process share one object.
 ///
-/// Threads: C libraries such as MPI throw nothing in their threads.
+/// Threads: mark_thread() must be called in each thread of a C++ library; threads of C libraries
+///          such as MPI throw nothing.
 class terminate_sentence {
  public:
   static std::shared_ptr<terminate_sentence> shared(int rank);

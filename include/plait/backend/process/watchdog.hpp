@@ -19,17 +19,18 @@
 
 namespace plait::detail {
 
-/// Ends the process, with a sentence on standard error, when a library call that cannot be
-/// interrupted takes too long, or still waits some time after a signal. MPI needs it: if one of 8
-/// ranks has failed, MPI_Allreduce never returns on the other seven. Each call sets a deadline that
-/// a thread of the watchdog polls; after 60 s, for example, each of the seven ends with a sentence
-/// that names the call.
+/// Ends the process, with a message on standard error, if a library call that cannot be interrupted
+/// takes too long, or still waits some time after a signal. MPI needs this: if one of 8 ranks has
+/// failed, MPI_Allreduce never returns on the other seven. Each call sets a deadline, which a
+/// thread of the watchdog polls. After 60 s, for example, each of the seven processes ends with a
+/// message that names the call.
 ///
-/// Cost:    two atomic stores and the time of day for each call.
-/// Threads: two threads make calls, each with a deadline of its own.
+/// Cost:    two atomic stores and a reading of the clock for each call.
+/// Threads: two threads may make calls at the same time; each has a deadline of its own.
 class watchdog {
  public:
-  /// The exit code of a process that is ended for time; 128 + n after signal n.
+  /// The exit code of a process that is ended because of the time-out; after signal n, the exit
+  /// code is 128 + n.
   static constexpr int exit_code = 70;
 
   explicit watchdog(std::chrono::milliseconds timeout)
@@ -43,9 +44,10 @@ class watchdog {
     return timeout_.load(std::memory_order_relaxed);
   }
 
-  /// Calls work(). If it takes longer than the time-out, the watching thread calls `text("")` for
-  /// the sentence that says which call has not ended; after a signal, text("2000 ms after
-  /// SIGTERM"). `thread`: 0 for the rank's own, 1 for its second.
+  /// Calls work(). If work() takes longer than the time-out, the watchdog's thread calls text(""),
+  /// which must return the message that names the call, and ends the process; after a signal it
+  /// calls, for example, text("2000 ms after SIGTERM"). `thread`: 0 for the rank's own thread, 1
+  /// for its second thread.
   template <class Work, class Text>
   auto during(Work work, Text const& text, std::size_t thread = 0) {
     auto& mine = watched_[thread];
@@ -57,7 +59,7 @@ class watchdog {
                         std::memory_order_release);
     struct rest {
       watched_thread& of;
-      // A call that returns after its deadline was taken waits for the end of the process.
+      // If the watchdog has already begun to end the process, this thread waits for the end.
       ~rest() {
         if (of.deadline.exchange(none, std::memory_order_acq_rel) == taken)
           for (;;) ::pause();

@@ -180,7 +180,7 @@ template <class T, class A, class B, class C>
                               std::size_t lda, B const* b, std::size_t ldb,
                               std::type_identity_t<T> beta, C* c, std::size_t ldc) {
   static_assert(std::is_same_v<T, float> || std::is_same_v<T, double>,
-                "matmul<T>: products are added up in float or in double");
+                "matmul<T>: T, the type in which products are summed, must be float or double");
   if (m == 0 || n == 0) return;
   if (k == 0) {
     for (std::size_t row = 0; row < m; ++row)
