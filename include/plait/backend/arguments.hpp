@@ -31,7 +31,7 @@ struct dropout_key {
   std::uint32_t const* step = nullptr;  ///< pointer to the device's memory
 };
 
-/// Consecutive elements of an arena that an optimizer updates with the same factors.
+/// A range of elements of an arena that an optimizer updates with the same factors.
 struct update_range {
   std::size_t offset = 0;
   std::size_t count = 0;
@@ -53,7 +53,7 @@ struct adamw_constants {
   double epsilon = 1e-8;
   double weight_decay = 1e-2;
 };
-/// The numbers of one step of AdamW, which change from step to step.
+/// The numbers of AdamW that change from step to step.
 struct adamw_numbers {
   double learning_rate = 1e-3;
   double bias_correction1 = 1;  ///< 1 - beta1^t, with t = 1 at the first step
@@ -65,7 +65,7 @@ struct sgd_constants {
   double momentum = 0;
   double weight_decay = 0;
 };
-/// The numbers of one step of SGD, which change from step to step.
+/// The numbers of stochastic gradient descent that change from step to step.
 struct sgd_numbers {
   double learning_rate = 1e-2;
 };

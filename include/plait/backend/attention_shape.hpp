@@ -21,7 +21,7 @@ struct attention_options {
   friend constexpr auto operator<=>(attention_options const&, attention_options const&) = default;
 };
 
-/// The keys [first, last].
+/// The range of keys from `first` to `last`, both included.
 struct key_range {
   std::size_t first, last;
 };
@@ -40,7 +40,7 @@ PLAIT_HOST_DEVICE constexpr std::size_t first_query_of(attention_options const& 
   return how.causal ? key : 0;
 }
 
-/// The sizes of one attention on one rank.
+/// The sizes of an attention on one rank, and its mask.
 struct attention_shape {
   std::size_t sequence = 0;
   std::size_t batch = 0;
@@ -65,7 +65,7 @@ struct equal_heads {
   std::size_t heads = 0;
   std::size_t head_width = 0;
 
-  // NOLINTNEXTLINE: implicit, since code that takes any attention takes this one, too
+  // NOLINTNEXTLINE: implicit, since equal_heads is a special case of attention_shape
   constexpr operator attention_shape() const { return {sequence, batch, heads, head_width}; }
 };
 
@@ -78,7 +78,8 @@ struct attention_operands {
   std::size_t key_stride;    ///< elements from one row of k or v to the next
 };
 
-/// Returns query, key and value as kernels take them; key and value have the same stride.
+/// Returns pointers to the matrices q, k and v, and their strides; k and v must have the same
+/// stride.
 template <class T>
 constexpr attention_operands<T> operands_of(matrix<T> q, matrix<T> k, matrix<T> v) {
   return {q.data, k.data, v.data, q.stride, k.stride};
@@ -89,7 +90,8 @@ template <class T>
 struct query_key_value {
   matrix<T> q, k, v;
 };
-/// Returns the three parts of a matrix whose rows have query, key and value side by side.
+/// Returns query, key and value as views of a matrix whose rows consist of a query, a key and a
+/// value of equal width.
 template <class T>
 constexpr query_key_value<T> side_by_side(matrix<T> qkv) {
   std::size_t const width = qkv.columns / 3;
@@ -101,8 +103,8 @@ constexpr query_key_value<T> side_by_side(matrix<T> qkv) {
 /// The number of queries whose scores are in attention's scratch memory at one time.
 inline constexpr std::size_t attention_query_block = 64;
 
-/// Returns the elements of scratch that attention needs on a device without its own scratch memory;
-/// the gradient needs twice as many.
+/// Returns the number of elements of scratch memory that attention needs; its gradient needs twice
+/// as many.
 constexpr std::size_t attention_scratch(std::size_t sequence) {
   return std::min(sequence, attention_query_block) * sequence;
 }

@@ -14,8 +14,8 @@ struct rank_share {
   std::size_t first = 0, last = 0;
 };
 
-/// Returns the share of rank `rank` in the work on `count` elements: whole cache lines, so that no
-/// two ranks write to one line if the buffer begins on a line.
+/// Returns the range of `count` elements on which rank `rank` works. Ranges consist of whole cache
+/// lines, so that no two ranks write to the same line if the buffer begins at a cache line.
 template <class T>
 constexpr rank_share share_of(std::size_t count, int rank, int ranks) {
   constexpr std::size_t line = 64 / sizeof(T);

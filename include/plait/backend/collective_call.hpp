@@ -70,7 +70,7 @@ struct logged_call {
   element_type element{};
   reduction operation = reduction::sum;
   int other = 0;  ///< rank in the group: the root of a broadcast, or the peer of a message
-  std::size_t tensor_bytes = 0;  ///< size of the whole tensor that the call denotes
+  std::size_t tensor_bytes = 0;  ///< as in traffic::bytes_sent
 };
 
 inline constexpr bool has_root(collective kind) { return kind == collective::broadcast; }
@@ -78,7 +78,8 @@ inline constexpr bool has_root(collective kind) { return kind == collective::bro
 // Returns text such as "all_reduce of 64 bytes on group {0,1}".
 [[gnu::cold]] std::string call_text(collective_call const& call, std::vector<int> const& members);
 
-// Returns text such as "rank 0 called X, but rank 1 called Y"; the arguments are world ranks.
+// Returns text such as "rank 0 called X, but rank 1 called Y"; all arguments that name ranks are
+// world ranks.
 [[gnu::cold]] std::string mismatch_text(int rank_a, collective_call const& a, int rank_b,
                                         collective_call const& b, std::vector<int> const& members);
 

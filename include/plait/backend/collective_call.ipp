@@ -29,8 +29,8 @@ PLAIT_DECL std::string call_text(collective_call const& call, std::vector<int> c
   return concat({text, " on group ", ranks_in_braces(members)});
 }
 
-// Returns the text of a call with its element type, operation and caller, which the text about a
-// waiting rank does not have: "... (float32, sum) for trainer 1".
+// Returns the text of call_text followed by the element type, the operation and the trainer that
+// calls: "... (float32, sum) for trainer 1".
 PLAIT_DECL std::string full_call_text(collective_call const& call,
                                       std::vector<int> const& members) {
   auto text = call_text(call, members);

@@ -13,8 +13,8 @@
 
 namespace plait {
 
-/// A rank waited for other ranks longer than its backend allows; `what()` lists the state of every
-/// rank.
+/// The exception of a rank that has waited for other ranks longer than its backend allows. `what()`
+/// lists the state of every rank, if the backend knows it.
 struct communication_timeout : error {
   using error::error;
 };

@@ -122,7 +122,7 @@ class communicator_calls {
         call_of<element>(collective::send, values.size(), 0, values.data(), nullptr), to, tag, {});
   }
 
-  /// Receives into `buffer` the values that rank `from` sends with `tag`.
+  /// Receives the values that rank `from` sends with `tag`, and stores them in `buffer`.
   template <class T>
   void receive(std::span<T> buffer, int from, int tag) {
     message<collective::receive, T>(

@@ -25,7 +25,7 @@ struct generation_ended : job_ended {
 /// it.
 struct refused_newcomer : input_error {
   using input_error::input_error;
-  /// Returns the exit code for the program.
+  /// Returns the exit code with which a refused process should end.
   [[nodiscard]] static int exit_code() { return 2; }
 };
 
@@ -52,7 +52,7 @@ class generation {
   /// the votes in each step.
   [[nodiscard]] virtual double stop_votes() = 0;
   static constexpr double job_cannot_go_on = 1125899906842624.0;
-  /// Returns true if the job ends in this generation, without another step.
+  /// Returns true if the job ends in this generation, and no rank begins another step.
   [[nodiscard]] virtual bool is_last() const = 0;
   /// Ends the job by an exception with the reason. `step` is the last completed step.
   [[noreturn]] virtual void end_job(std::int64_t step) = 0;
@@ -92,7 +92,7 @@ class generation {
   /// Errors: refused_newcomer on the refused ranks, generation_ended on the others.
   [[noreturn]] virtual void refuse(std::vector<std::string> const& why);
 
-  /// Ends the generation on this rank.
+  /// Ends the generation on this rank: throws generation_ended with the text `why`.
   [[noreturn]] [[gnu::cold]] void end(std::string const& why);
   /// Errors: generation_ended if end() has been called before.
   void require_running() const;

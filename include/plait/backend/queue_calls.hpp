@@ -63,7 +63,8 @@ class queue_calls {
     self().run(operation::accumulate_column_sums{}, matrix<T const>{dy, rows, columns},
                matrix<Sum>{sums, 1, columns});
   }
-  /// average = decay * average + (1 - decay) * x; does nothing if `*scale` is NaN.
+  /// average = decay * average + (1 - decay) * x, for each element; does nothing if `*scale` is
+  /// NaN, which means that the step is skipped.
   template <class T>
   void average(T const* x, T* average, std::size_t count, double decay, double const* scale) const {
     self().run(operation::average{}, matrix<double const>{scale, 1, 1},
@@ -95,7 +96,7 @@ class queue_calls {
     self().run(operation::check_finite{}, matrix<double const>{loss, 1, 1},
                matrix<double const>{norm, 1, 1}, matrix<double>{factor, 1, 1});
   }
-  /// Updates all parameters of an arena by one step.
+  /// Updates the parameters of an arena by one step of AdamW; `now` points to the device's memory.
   template <class T, class Gradient, class Copy>
   void adamw(optimizer_arena<T, Gradient, Copy> const& of, adamw_constants const& fixed,
              adamw_numbers const* now) const {

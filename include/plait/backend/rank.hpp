@@ -85,7 +85,7 @@ class rank_handle {
   /// Returns the number of the next sequence of batches: 1, 2, 3 and so on. The numbers are equal
   /// on every rank, if all ranks create their sequences in the same order.
   [[nodiscard]] std::uint64_t next_batches() { return ++last_number_; }
-  /// Returns the number of the next trainer: 1, 2, 3 and so on; only trainers are counted.
+  /// Returns the number of the next trainer: 1, 2, 3 and so on.
   [[nodiscard]] std::uint64_t next_trainer() { return ++last_trainer_; }
 
   /// Attributes all calls of this rank to trainer `number` while the caller keeps the returned

@@ -80,7 +80,7 @@ struct host_device {
   /// \see device
   [[nodiscard]] std::string kind() const { return host_maths::kind(); }
   [[nodiscard]] int mark(char const*) const { return 0; }
-  /// Bytes that kernels have allocated in addition to the plan.
+  /// Returns the number of bytes that kernels have allocated in addition to the memory of the plan.
   [[nodiscard]] std::size_t workspace_bytes() const { return workspace_->bytes(); }
 
  private:

@@ -73,7 +73,7 @@ void combine_tiles(Combine combine, std::size_t count, int ranks, place_of_rank<
     }
     if constexpr (is_number) {
       store(first, values, n);
-    } else {  // rounded once, after all ranks are added
+    } else {  // values are rounded once, after the values of all ranks have been added
       alignas(64) T rounded[tile];
       std::copy_n(values, n, rounded);
       store(first, rounded, n);

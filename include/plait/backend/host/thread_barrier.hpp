@@ -110,7 +110,8 @@ class thread_barrier {
   static constexpr int fewest_sleeps = 64, most_sleeps = 1 << 14;
   static constexpr std::chrono::microseconds long_yield{1000};
 
-  // Returns true if the wait is over.
+  // Yields the processor, or only spins, until the wait is over or it is time to sleep. Returns
+  // true if the wait is over.
   bool yield_until_over(patience_of_rank& patience, wait const& what) const;
 
   struct alignas(64) rank_state {
@@ -149,7 +150,7 @@ class thread_barrier {
   [[noreturn]] void throw_verdict();
 
   lean_vector<rank_state> ranks_;
-  std::vector<char> can_move_;  // scratch of someone_is_stuck()
+  std::vector<char> can_move_;  // scratch memory of someone_is_stuck(), indexed by rank
   lean_vector<counter*> words_;
   alignas(64) std::mutex mutex_;
   cause cause_ = cause::none;

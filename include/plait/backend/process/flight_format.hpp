@@ -60,7 +60,7 @@ static_assert(sizeof(flight_entry) == 64 && std::atomic<std::uint64_t>::is_alway
 
 /// A group of which this rank is a member.
 struct flight_group {
-  std::array<char, 72> axes;  ///< "data x tensor"; "" for a group of one rank
+  std::array<char, 72> axes;  ///< text such as "data x tensor"; "" for a group of one rank
   std::uint64_t members_at;   ///< file offset of the world ranks of the members, in group order
   std::uint32_t size;
   std::uint32_t unused;
@@ -74,7 +74,7 @@ struct flight_header {
   std::uint32_t version, byte_order;  ///< 2 and 0x01020304
   std::uint32_t rank, world_size, groups, entries;
   std::uint64_t groups_at, entries_at, file_bytes, pid;
-  std::atomic<std::int64_t> beat_ns;         ///< last beat, see flight_ring::beat
+  std::atomic<std::int64_t> beat_ns;         ///< time of the last call of flight_ring::beat
   std::atomic<std::int64_t> wall_offset_ns;  ///< time since 1970 minus time of the steady clock
   /// Begin and end of the last long pause without beats.
   std::atomic<std::int64_t> gap_from_ns, gap_to_ns;
@@ -83,7 +83,7 @@ struct flight_header {
   std::atomic<flight_state> state;                  ///< written after `text`
   std::uint32_t threads;  ///< number of threads that make calls: 1, or 2 with a second_thread
   std::int64_t start_ns;
-  std::array<char, 32> started;  ///< field 22 of /proc/PID/stat
+  std::array<char, 32> started;  ///< start time of the process: field 22 of /proc/PID/stat
   std::array<char, 48> boot, pids;
   std::array<char, 256> host, job, folder;
   std::array<char, 2048> text;

@@ -40,8 +40,8 @@ class flight_ring {
   static std::size_t bytes_for(std::vector<group_description> const& groups,
                                std::size_t threads = 1);
 
-  /// `memory` is zeroed and has bytes_for(groups, threads) bytes, where `threads` is 1 or 2.
-  /// describe(header) fills in the facts about the process.
+  /// `memory` is zeroed and has bytes_for(groups, threads) bytes, where `threads` is 1 or 2. The
+  /// constructor calls describe(header), which sets the members that describe the process.
   template <class Describe>
   flight_ring(std::span<std::byte> memory, std::vector<group_description> const& groups,
               Describe describe, std::size_t threads = 1)

@@ -63,7 +63,7 @@ PLAIT_DECL void flight_ring::beat() noexcept {
 
 PLAIT_DECL void flight_ring::finish(flight_state how, std::string_view text) noexcept {
   if (finished_.exchange(true)) return;
-  beat();  // a process that was stopped may end before the thread that beats has run again
+  beat();  // a process that was stopped may end before its beating thread runs again
   put(header_->text, text);
   header_->state_ns.store(now(), std::memory_order_relaxed);
   header_->state.store(how, std::memory_order_release);

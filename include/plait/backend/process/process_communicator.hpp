@@ -30,7 +30,7 @@ namespace plait {
 
 /// The component that computes the sums of a reduction over processes.
 enum class process_reduction : int {
-  ranked,  ///< plait, in the order of the ranks: bit for bit the result of `threads`
+  ranked,  ///< plait, in rank order: results are bit for bit equal to results of `threads`
   library  ///< the engine, in an order of its own: fewer bytes are sent; all ranks still get the
            ///< same bits
 };
@@ -96,7 +96,8 @@ class process_communicator : public communicator_calls<process_communicator> {
     ask(call, tensor_bytes, [](void* of, auto const& asked, std::size_t bytes) {
       static_cast<process_communicator*>(of)->do_call<Kind, T>(asked, bytes);
     });
-    // Code outside of a trainer may reuse its memory when the call returns.
+    // Code outside of a trainer may reuse the call's memory when the call returns, so the call must
+    // have been carried out.
     if (is_handed_ && call.caller == 0) second_->drain();
   }
 
@@ -117,7 +118,7 @@ class process_communicator : public communicator_calls<process_communicator> {
       log_.site(detail::flight_site::moves);
       if (tensor_bytes != 0) move<Kind, T>(call);
       if (compares_ || !detail::has_root(call.kind))
-        note_barrier();  // a root need not wait for the others
+        note_barrier();  // a broadcast may return on its root before other members have arrived
     }
     log_.end();
   } catch (call_left const&) {  // leak the memory to which the library may still write

@@ -36,7 +36,7 @@ class process_device : public host_device {
   };
 
   process_device() = default;
-  /// Both arguments may be null.
+  /// `second`: the rank's second thread; `messages`: the rank's posted messages. Both may be null.
   explicit process_device(std::shared_ptr<detail::second_thread> second,
                           std::shared_ptr<detail::posted_messages> messages = {})
       : host_device(0, std::move(messages)), second_(std::move(second)) {}

@@ -54,7 +54,7 @@ class call_pause {
 struct group_names {
   std::vector<int> ranks{};          ///< world ranks of the members, in group order
   std::vector<std::string> hosts{};  ///< hosts of the members; empty if unknown
-  std::string axes{};                ///< "data x tensor"
+  std::string axes{};                ///< text such as "data x tensor"
   int member = 0;                    ///< the index of this process in `ranks`
 };
 
@@ -105,7 +105,8 @@ class process_group {
   virtual void wait_for_posted(std::size_t place, int other) = 0;
   /// Lets posted messages progress, for an engine that progresses only inside its calls.
   virtual void go_on() {}
-  /// Abandons posted messages. Returns false if the library may still use their memory.
+  /// Gives up all posted messages. Returns false if the library may still use the memory of the
+  /// messages.
   [[nodiscard]] virtual bool give_up_posted() noexcept = 0;
   /// Reduces `inout` over the members, in an order that the engine chooses; all members get the
   /// same bits. Returns false, and communicates nothing, if the engine does not have `operation`

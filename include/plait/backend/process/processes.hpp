@@ -32,7 +32,7 @@ namespace plait {
 /// of gradients.
 enum class process_streams : int {
   concurrent,  ///< a second thread, while the rank's own thread computes
-  in_turn      ///< the rank's own thread, at once
+  in_turn      ///< the rank's own thread, during the call
 };
 
 /// The backend whose ranks are processes, on the processors of one machine or of several machines:

@@ -32,7 +32,8 @@ namespace plait::detail {
 /// Threads: used by the rank's own thread; only the second thread calls pause().
 class second_thread final : public call_pause {
  public:
-  /// A call and the object that carries it out: carry_out(of, call, tensor_bytes).
+  /// A call that is handed over; the second thread carries it out by carry_out(of, call,
+  /// tensor_bytes).
   struct handed_call {
     void (*carry_out)(void* of, collective_call const& call, std::size_t tensor_bytes) = nullptr;
     void* of = nullptr;
@@ -51,7 +52,7 @@ class second_thread final : public call_pause {
   ~second_thread() override { end(); }
 
   void hand_over(handed_call const& one);
-  /// The number of calls that have been handed over.
+  /// Returns the number of calls that have been handed over.
   [[nodiscard]] std::uint64_t handed();
   /// Returns when the first `count` calls have been carried out.
   void wait_for(std::uint64_t count);

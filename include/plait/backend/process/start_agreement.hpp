@@ -15,7 +15,8 @@
 
 namespace plait::detail {
 
-/// The settings that all processes must share before they communicate.
+/// The settings of this process that must be equal in all processes; they are compared at the start
+/// of a job.
 struct start_terms {
   mesh_groups const& groups;
   int reduction = 0;
@@ -43,7 +44,8 @@ struct shown_terms {
   /// Returns text such as "data, data x tensor".
   static std::string text_of_sets(std::uint64_t sets);
 
-  /// "the mesh: 'data 2' on rank 0, 'data 4' on rank 1", or "" if all are equal.
+  /// Returns text such as "the mesh: 'data 2' on rank 0, 'data 4' on rank 1", or "" if all settings
+  /// are equal. `other`: settings of process `rank`; this object has the settings of process 0.
   [[nodiscard]] std::string difference(shown_terms const& other, int rank) const;
 };
 

@@ -188,7 +188,8 @@ class simulated_queue : public queue_calls<simulated_queue> {
   template <class Row, class... Arguments>
   void check_places(Arguments const&... arguments) const {
     constexpr auto& row = operation::indices_of<Row>;
-    // Copied blocks may be interleaved in memory.
+    // The check is omitted for copy_blocks, whose source and target rows may be interleaved in
+    // memory.
     if constexpr (row.count > 1 && !std::is_same_v<Row, operation::copy_blocks>) {
       place places[row.count]{};
       int number = 0;
@@ -240,7 +241,7 @@ class simulated_queue : public queue_calls<simulated_queue> {
   template <bool IsRead, class View>
   static void touch_view(executed& now, View const& of) {
     constexpr bool is_const = std::is_const_v<std::remove_pointer_t<decltype(of.data)>>;
-    std::size_t count = of.rows;  // for tokens
+    std::size_t count = of.rows;  // views of tokens have rows only
     if constexpr (requires { of.count(); }) count = of.count();
     if constexpr (IsRead && is_const) now.reads(of.data, count);
     if constexpr (!IsRead && !is_const) now.writes(of.data, count);

@@ -37,7 +37,8 @@ struct operation_note {
 
 class simulated_operation;
 
-// The items of a stream's queue.
+// The items of a stream's queue: an operation, a call of a communicator, a record of an event, or a
+// wait for an event.
 struct stream_operation_item {
   operation_note note;
   std::function<void(simulated_operation&)> work;
@@ -144,7 +145,8 @@ class simulated_rank {
   [[nodiscard]] [[gnu::cold]] std::string foreign_text(shadow_memory::accessor const& by,
                                                        shadow_memory::finding const& found) const;
 
-  // Errors: input_error.
+  // Errors: input_error, since a result of the operation overlaps an operand and the operation does
+  //         not allow it.
   [[noreturn]] [[gnu::cold]] void refuse_in_place(char const* operation) const;
   [[nodiscard]] [[gnu::cold]] std::string failure_text(shadow_memory::accessor const& by,
                                                        std::string const& what) const;

@@ -50,7 +50,7 @@ struct met_member {
   }
 };
 
-// Carries out the calls of all members.
+// Carries out a collective or a message on the buffers of all members.
 template <collective Kind, class T>
 void do_all_parts(std::span<collective_call const> calls) {
   if constexpr (Kind == collective::send || Kind == collective::receive)

@@ -46,10 +46,11 @@ class simulated_world {
 
   // Returns when all operations that the rank has enqueued have been executed.
   void synchronize(int rank) { block(rank, nowhere); }
-  // Synchronises all members of a group; returns on no member before the last one has called it.
+  // Waits as synchronize() does, for all members of group `id`; returns on no member before the
+  // last member has called it.
   void barrier(int rank, int id) { block(rank, id); }
 
-  // Runs one rank's program.
+  // Runs one rank's program; if it throws, breaks the world, so that the other ranks throw, too.
   template <class Program>
   void run(int rank, Program&& program) {
     try {
@@ -150,7 +151,7 @@ class simulated_world {
 
   void resume(rank_thread& thread);
 
-  // Returns true if no rank waits and no operation is left.
+  // Returns true if no rank waits and all operations have been executed.
   [[nodiscard]] bool is_over() const;
 
   [[gnu::cold]] std::string deadlock_text() const;

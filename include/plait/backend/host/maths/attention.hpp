@@ -154,14 +154,15 @@ void attention_backward(ext::attention_shape const& shape,
   A* const probabilities = scratch;
   A* const dscores = scratch + ext::attention_scratch(sequence);
   for (std::size_t sample = 0; sample < batch; ++sample) {
-    std::size_t begun = sequence;  // dk and dv have values from this key on
+    std::size_t begun = sequence;  // keys from this one on have values in dk and dv
     for (std::size_t head = 0; head < heads; ++head) {
       if (head % queries_per_key == 0) begun = sequence;
       std::size_t const of_query = sample * in.query_stride + head * head_width;
       std::size_t const of_key = sample * in.key_stride + head / queries_per_key * head_width;
       std::size_t const of_out = (sample * heads + head) * head_width;
-      // From the last block of queries to the first: the last block sees the last keys (all of them
-      // without a window) and overwrites dk and dv; the other blocks mostly add.
+      // Goes from the last block of queries to the first. The queries of the last block attend to
+      // the last keys (to all keys if there is no window), so its results overwrite dk and dv;
+      // results of the other blocks are mostly added.
       for (std::size_t number = (sequence + block - 1) / block; number-- > 0;) {
         std::size_t const first = number * block;
         std::size_t const queries = blocks.queries_from(first);
@@ -193,8 +194,8 @@ void attention_backward(ext::attention_shape const& shape,
           T const* const o_row = o + i * o_stride;
           T const* const do_row = d_o + i * o_stride;
           A const log_of_sum = log_sum[(sample + (first + i) * batch) * heads + head];
-          // The sum over keys of p times its gradient equals the product of the output and the
-          // output's gradient.
+          // The sum over keys of p times the gradient of p equals the scalar product of the output
+          // and the gradient of the output.
           A const average = lane_sum_of_products<A>(
               head_width, [=](std::size_t column) PLAIT_INLINED { return A(o_row[column]); },
               [=](std::size_t column) PLAIT_INLINED { return A(do_row[column]); });

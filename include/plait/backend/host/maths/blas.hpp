@@ -66,7 +66,8 @@ namespace detail {
     auto const a_is = (way & 1) != 0 ? CblasTrans : CblasNoTrans;
     auto const b_is = (way & 2) != 0 ? CblasTrans : CblasNoTrans;
     bool const by_vector = way >= 4;
-    float const beta = static_cast<float>(way & 1);  // C is overwritten, or added to
+    // 0: C is overwritten; 1: the product is added to C.
+    float const beta = static_cast<float>(way & 1);
     for (int i = 0; i < n * n; ++i) c_double[i] = c[i] = 5;
     if (by_vector) {
       cblas_sgemv(CblasRowMajor, a_is, n, n, 1, a, n, b, 1, beta, c, 1);
@@ -118,7 +119,7 @@ namespace detail {
   return !are_known(count);
 }
 
-/// Returns the functions of the OpenBLAS to which the program is linked.
+/// Returns the functions of the OpenBLAS library to which the program is linked.
 [[nodiscard]] [[gnu::cold]] inline openblas_functions openblas_of_program() {
   openblas_functions out;
   out.code = [] {

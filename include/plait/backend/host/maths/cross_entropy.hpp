@@ -57,8 +57,8 @@ template <class Target = one_hot_target, class T, class A>
   }
 }
 
-/// Returns the sum of weight * -log(probability of the target) over the rows whose target is not
-/// `ignore`, in row order, from the terms summed over all shards.
+/// Returns the sum of weight * loss over the rows whose target is not ignored, in row order; the
+/// loss of a row is computed from its terms, which have been summed over all shards.
 ///
 /// Shapes: terms (rows, Target::terms); targets, weights (rows)
 template <class T, class Target = one_hot_target>

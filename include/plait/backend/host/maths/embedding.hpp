@@ -52,8 +52,8 @@ void scatter_add_rows(std::int32_t const* ids, T const* dy, std::size_t first_ro
   }
 }
 
-/// y = x plus the table's row for each position; position s of x is position first_position + s of
-/// the table, which has at least first_position + positions rows. y may be x.
+/// Adds to each row of x the table's row for its position: row first_position + s of the table for
+/// position s of x. y may be x.
 ///
 /// Shapes: x, y (positions, batch, cols); table (first_position + positions or more, cols)
 template <class T>

@@ -19,9 +19,9 @@ using functions::multiply_add;
 template <class T>
 inline constexpr std::size_t lanes = 64 / sizeof(T);
 
-/// Calls body(first, count) for blocks of lanes<T> out of n elements, and for each remaining
-/// element separately. `count` is a compile-time constant: loops over a block become whole vectors
-/// without a run-time test, also at -O2.
+/// Calls body(first, count) for each block of lanes<T> consecutive elements of [0, n), and for each
+/// remaining element separately. `count` is a compile-time constant, so that compilers turn a loop
+/// over a block into vector instructions without a run-time test, also at -O2.
 template <class T, class Body>
 PLAIT_IN_LOOPS void in_blocks(std::size_t n, Body body) {
   std::size_t const whole = n - n % lanes<T>;

@@ -17,8 +17,8 @@ struct processor_features {
   bool is_amd = false;
 };
 
-/// Returns the features of the processor on which the program runs; none on processors other than
-/// x86-64.
+/// Returns the features of the processor on which the program runs; all are false on processors
+/// other than x86-64.
 [[nodiscard]] [[gnu::cold]] inline processor_features features_of_this_processor() {
   processor_features out;
 #if defined(__x86_64__)
@@ -48,9 +48,9 @@ inline constexpr char const* openblas_variable = "OPENBLAS_CORETYPE";
 
 }  // namespace detail
 
-/// Returns the code that OpenBLAS should run instead of `code` on a processor with `features`, by
-/// its name for OPENBLAS_CORETYPE; "" if `code` is not older than the processor. Zen is not too old
-/// for any processor of AMD: OpenBLAS has no newer code for them.
+/// Returns the code that OpenBLAS should run instead of `code` on a processor with `features`, as a
+/// value of the environment variable OPENBLAS_CORETYPE; "" if `code` is not too old for the
+/// processor. Zen is not too old for any AMD processor, since OpenBLAS has no newer code for them.
 [[nodiscard]] [[gnu::cold]] inline char const* newer_openblas_code(
     char const* code, processor_features const& features) {
   int const age = detail::age_of_openblas_code(code);
