@@ -94,8 +94,12 @@ class generation {
 
   /// Ends the generation on this rank: throws generation_ended with the text `why`.
   [[noreturn]] [[gnu::cold]] void end(std::string const& why);
+  /// Checks that the generation has not ended.
+  ///
   /// Errors: generation_ended if end() has been called before.
   void require_running() const;
+  /// Notes that the program creates a trainer.
+  ///
   /// Errors: input_error for a second trainer, since votes and steps are counted for one trainer.
   [[gnu::cold]] void enter();
 

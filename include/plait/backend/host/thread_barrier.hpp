@@ -32,6 +32,8 @@ struct thread_options {
 
 namespace detail {
 
+/// Returns `options` after a check of its numbers.
+///
 /// Errors: input_error if a number is not in its range.
 [[gnu::cold]] thread_options const& checked(thread_options const& options);
 

@@ -78,7 +78,7 @@ class thread_messages final : public posted_messages {
                    std::vector<int> const& members) const {
     if (!sent.fits(received)) refuse_mismatch(from, sent, to, received, members);
   }
-  // Breaks the world, so that all ranks throw: the peer may not wait for this message yet.
+  // Breaks the world, so that all ranks throw, even if the peer first waits for something else.
   [[noreturn]] [[gnu::cold]] void refuse_mismatch(int from, collective_call const& sent, int to,
                                                   collective_call const& received,
                                                   std::vector<int> const& members) const;

@@ -39,9 +39,9 @@ namespace plait::detail {
 /// Errors:  none: if no record can be written, a message on standard error gives the reason.
 class flight_record {
  public:
-  /// All processes of the job call the constructor together; process 0 chooses the name JOB. `rank`
-  /// is this process's rank in the plan; `threads` is the number of threads of the process that
-  /// make calls.
+  /// All processes of the job call the constructor together; process 0 chooses the name of the
+  /// job's folder. `rank` is this process's rank in the plan; `threads` is the number of threads of
+  /// the process that make calls.
   [[gnu::cold]] flight_record(std::string const& wanted, process_ranks const& here, int rank,
                               process_group& world, mesh_groups const& groups, int threads = 1);
   flight_record(flight_record const&) = delete;
@@ -90,10 +90,10 @@ class flight_record {
  private:
   static constexpr std::string_view kind = "flight record";
 
-  /// Returns FOLDER; nullopt if the record is off.
+  /// Returns the folder for the records of all jobs; nullopt if the record is off.
   static std::optional<std::filesystem::path> base_folder(std::string const& wanted);
-  /// Returns a new name JOB, such as "20260131-235959.123-4711.1-host": time, pid, number and host.
-  /// Names sort by time.
+  /// Returns a new name for the folder of this job, such as "20260131-235959.123-4711.1-host":
+  /// time, pid, number and host. Names sort by time.
   static std::string new_name();
   static bool is_of_name(char c);
 

@@ -96,8 +96,8 @@ class flight_ring {
   static void end(flight_entry& entry) { entry.end_ns.store(now(), std::memory_order_release); }
 
   /// Records the current time as the last time at which the process ran; a stopped process
-  /// (SIGSTOP) makes no beats, since all its threads are stopped. If two threads call this at the
-  /// same time, both write the same gap.
+  /// (SIGSTOP) makes no beats, since all its threads are stopped. If two threads call this function
+  /// at the same time, both record the same gap.
   void beat() noexcept;
 
   /// Records the final state of the process.
