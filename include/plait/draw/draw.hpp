@@ -10,10 +10,10 @@
 
 namespace plait::planning {
 
-/// Draws a plan for a workload as a picture: an SVG document without scripts, fonts and external
-/// references, with its content in words, too.
+/// Returns a picture of a plan for a workload: an SVG document without scripts, fonts and external
+/// references. It contains a description in words for screen readers.
 ///
-/// Cost:    as `explain`; the same bytes each time.
+/// Cost:    as `explain`. Calls with equal arguments return equal bytes.
 ///
 /// Example (tests/plan/draw_test.cpp draw):
 ///     using job = plait::parallel<small_gpt, plait::data_parallel<2>>;

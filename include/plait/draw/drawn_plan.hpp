@@ -18,16 +18,16 @@ namespace plait::planning {
 /// A plan with a workload, in the form that pictures need: one type for all plans, so that the
 /// drawing code is compiled once. Its views point to constants of the plan.
 struct drawn_plan {
-  plan_ir numbers{};  ///< the plan, with all sizes of its mesh
-  workload load{};    ///< completed by the plan
+  plan_ir numbers{};  ///< the numbers of the plan, with all sizes of its mesh
+  workload load{};    ///< the workload, with the numbers that the plan determines
   std::size_t parameter_count = 0;
   element_sizes sizes{};
-  std::vector<std::string> names;                ///< names of the leaves, each with a trailing dot
-  std::vector<std::string_view> types;           ///< types of the leaves
-  std::vector<unsigned char> is_frozen;          ///< tells for each leaf if it is frozen
-  lean_vector<lean_vector<transfer>> transfers;  ///< transfers of a training step, by stage
-  lean_vector<parameter_layout> layouts;         ///< by stage
-  lean_vector<memory_need> memory;               ///< by stage
+  std::vector<std::string> names;        ///< names of all layers, each with a dot at the end
+  std::vector<std::string_view> types;   ///< names of the types of all layers
+  std::vector<unsigned char> is_frozen;  ///< for each layer: 1 if it is frozen
+  lean_vector<lean_vector<transfer>> transfers;  ///< for each stage: transfers of a training step
+  lean_vector<parameter_layout> layouts;         ///< for each stage: layout of its parameters
+  lean_vector<memory_need> memory;               ///< for each stage: bytes of a rank
   timetable table;                               ///< timetable of a training step
   std::string_view schedule;
 };

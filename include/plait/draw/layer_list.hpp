@@ -14,10 +14,11 @@
 
 namespace plait::planning {
 
-/// An transfer in two lines: the data that moves, and its bytes and number of times.
+/// The text of a transfer, in two lines: the data that it sends, and the bytes and the number of
+/// times.
 struct drawn_move {
   std::string what, bytes;
-  std::string layers;  ///< the layers whose parameters move, for a bucket
+  std::string layers;  ///< for a bucket of parameters: names of their layers
   transfer_place place;
 
   [[nodiscard]] std::string second_line() const;
@@ -27,8 +28,8 @@ struct drawn_move {
 [[nodiscard]] [[gnu::cold]] bool are_alike(lean_vector<drawn_move> const& one,
                                            lean_vector<drawn_move> const& other);
 
-/// A layer with the transfers after it: of the forward pass on the left, of the backward pass on
-/// the right.
+/// A layer and the transfers after it. Transfers of the forward pass are drawn on its left,
+/// transfers of the backward pass on its right.
 struct drawn_layer {
   std::string name, kind, passage;
   lean_vector<drawn_move> left, right;
@@ -36,10 +37,11 @@ struct drawn_layer {
   [[nodiscard]] bool is_like(drawn_layer const& other) const;
 };
 
-/// Layers that one stage runs as a whole; copies in one chunk are drawn once.
+/// A frame around the layers of an item (consecutive equal units of the pipeline) within one chunk.
+/// The copies of the unit are drawn once.
 struct drawn_piece {
-  std::string above;        ///< text about equal pieces that are drawn once
-  std::string title, note;  ///< number of copies, and what is recomputed
+  std::string above;        ///< text about equal frames that are drawn as this one
+  std::string title, note;  ///< the number of copies, and text about recomputation
   unit_range units{};
   lean_vector<drawn_layer> layers;
 
@@ -49,23 +51,26 @@ struct drawn_piece {
 /// A chunk of a stage, and the messages to the next chunk and back.
 struct drawn_chunk {
   std::string title;
-  lean_vector<drawn_move> before, behind;  ///< transfers around the passes of its stage
+  lean_vector<drawn_move> before, behind;  ///< transfers before and after the passes of the stage
   lean_vector<drawn_piece> pieces;
   lean_vector<drawn_move> to_next, from_next;
 
   [[nodiscard]] [[gnu::cold]] bool is_like(drawn_chunk const& other) const;
 };
 
-/// Lists the chunks, pieces and layers of a plan as texts.
+/// Writes the texts of a picture: lists of the chunks of a plan, the frames in them and their
+/// layers.
 class layer_lister {
  public:
-  /// `single`: with more layers than this, equal adjacent ones are drawn once.
+  /// `single`: the number of layers up to which each layer is drawn. In a larger model, equal
+  /// adjacent layers are drawn once.
   explicit layer_lister(drawn_plan const& of, std::size_t single = most_single)
       : of_(of), plan_(of.numbers), single_(single) {}
 
   [[nodiscard]] [[gnu::cold]] lean_vector<drawn_chunk> chunks() const;
 
-  /// With more layers, or more chunks, equal adjacent ones are drawn once.
+  /// The numbers of layers and of chunks up to which each of them is drawn. If there are more,
+  /// equal adjacent ones are drawn once.
   static constexpr std::size_t most_single = 400;
   static constexpr int most_chunks = 8;
 
@@ -76,16 +81,16 @@ class layer_lister {
   [[nodiscard]] std::string layers_text(unit_range const& units) const {
     return text_of_layers(of_.names, plan_.items, units);
   }
-  /// Returns the first and the last layer.
+  /// Returns the names of the layers of `units`; if the text is long, only the first and the last.
   [[nodiscard]] [[gnu::cold]] std::string short_layers_text(unit_range const& units) const;
-  /// Returns the units whose parameters a row moves.
+  /// Returns the units whose parameters the transfer moves.
   [[nodiscard]] [[gnu::cold]] unit_range units_of(transfer const& made, int stage) const;
   [[nodiscard]] [[gnu::cold]] drawn_move move_of(transfer const& made, int stage) const;
   void put(lean_vector<drawn_move>& to, transfer const& made, int stage, bool in_front) const {
     if (is_sent(made)) to.insert(in_front ? to.begin() : to.end(), move_of(made, stage));
   }
 
-  /// Returns the text of `explain` about recomputation in copies of an item.
+  /// Returns the words of `explain` about recomputation in units `here` of an item.
   [[nodiscard]] [[gnu::cold]] std::string made_again(int item, unit_range const& here) const;
 
   [[nodiscard]] [[gnu::cold]] drawn_layer layer_of(int leaf) const;
@@ -93,17 +98,19 @@ class layer_lister {
   [[nodiscard]] [[gnu::cold]] drawn_piece piece_of(int stage, int part, int item,
                                                    unit_range const& here) const;
 
-  /// Adds the transfers of an item, in the order of the list of transfers, so that each row is
-  /// drawn at its layer.
+  /// Adds the transfers of an item to the layers in `out`, in the order of the stage's list of
+  /// transfers, so that each transfer is drawn at its layer.
   [[gnu::cold]] void add_moves(drawn_piece& out, int stage, int item) const;
 
-  /// Adds the rows of a stage that are outside of passes, or belong to parameters of this chunk.
+  /// Adds the transfers of a stage that are outside of its passes, and the transfers of parameters
+  /// of this chunk.
   [[gnu::cold]] void add_rows(drawn_chunk& chunk, int stage, int part) const;
 
   [[gnu::cold]] void add_edges(lean_vector<drawn_move>& to, transfer_place place, int stage,
                                int unit) const;
 
-  /// Removes repetitions of adjacent equal entries, and of alternating ones.
+  /// Merges adjacent equal entries into one. In a list of frames, repetitions of several frames (a,
+  /// b, a, b) are merged, too.
   [[gnu::cold]] static void fold(lean_vector<drawn_piece>& pieces);
   [[gnu::cold]] static void fold(lean_vector<drawn_chunk>& chunks);
 

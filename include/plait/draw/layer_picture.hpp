@@ -14,7 +14,7 @@ class layer_picture {
  public:
   layer_picture(drawing& into, lean_vector<drawn_chunk> chunks, bool is_cut);
 
-  /// Draws from `y` on; returns the y at which the picture ends.
+  /// Draws all chunks, from height `y` downwards; returns the y at which the picture ends.
   [[gnu::cold]] int draw(int y);
 
  private:
@@ -56,7 +56,7 @@ class layer_picture {
 
   drawing& into_;
   lean_vector<drawn_chunk> chunks_;
-  bool is_cut_;  ///< layers have placements on an axis of several ranks
+  bool is_cut_;  ///< true if the tensor axis has several ranks: placements are drawn
   int left_ = 0, right_ = 0, middle_ = 260;
 };
 

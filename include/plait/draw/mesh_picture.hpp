@@ -14,7 +14,7 @@
 
 namespace plait::planning {
 
-/// Returns the rank at a place in the first rank's group over some axes.
+/// Returns the rank that is member `place` of the first rank's group along the axes `over`.
 [[nodiscard]] [[gnu::cold]] int member_of_first_group(mesh const& grid, axis_set over, int place);
 
 /// Draws the ranks of a mesh as nested frames: ranks along the fastest axis next to each other,
@@ -24,7 +24,7 @@ class mesh_picture {
   struct size {
     int width = 0, height = 0;
   };
-  /// `marked`: axes of the first rank's group, which is highlighted in a mesh without texts.
+  /// `marked`: in a mesh without texts, the first rank's group along these axes is highlighted.
   mesh_picture(drawing& into, mesh const& grid, bool has_texts, axis_set marked = {});
 
   [[nodiscard]] [[gnu::cold]] size size_of(std::size_t level = 0) const;
@@ -57,11 +57,11 @@ class mesh_picture {
   std::vector<int> levels_;  ///< indices of the dimensions with several ranks
 };
 
-/// Draws the first members and the last member of the first rank's group; returns its width.
+/// Draws the first rank's group: its first members and its last. Returns the width of the drawing.
 [[gnu::cold]] int draw_one_group(drawing& into, mesh const& grid, group_traffic const& group, int x,
                                  int y);
 
-/// Larger meshes are not drawn rank by rank.
+/// The greatest number of ranks in a mesh whose ranks are all drawn.
 inline constexpr int most_drawn_ranks = 256;
 
 [[nodiscard]] [[gnu::cold]] drawing draw_mesh(drawn_plan const& of, bool dark);

@@ -12,13 +12,14 @@
 
 namespace plait::planning {
 
-/// Returns the subject of a plan, in the words of `explain`.
+/// Returns a line about the mesh, the batch and the parameters of a plan, in the words of
+/// `explain`.
 [[nodiscard]] [[gnu::cold]] std::string subject_of(drawn_plan const& of);
 
-/// Draws the heading of a picture; returns the y of the content.
+/// Draws the title of a picture and the line `below` it. Returns the y at which the content begins.
 [[gnu::cold]] int draw_heading(drawing& into, std::string const& title, std::string const& below);
 
-/// Returns the traffic of the ranks, as `explain` reports it.
+/// Returns the bytes that ranks send in each group, as `explain` reports them.
 [[nodiscard]] [[gnu::cold]] inline static_vector<group_traffic, axis_set_count> traffic_of(
     drawn_plan const& of) {
   return traffic_of(of.transfers, of.sizes, of.numbers.grid);

@@ -9,7 +9,7 @@
 
 namespace plait::planning {
 
-/// Returns a picture as a drawing, which knows the positions of its texts.
+/// Returns a picture as a drawing, from which the positions of its texts and boxes can be read.
 [[nodiscard]] [[gnu::cold]] drawing drawing_of(drawn_plan const& of, draw_options const& options);
 
 /// Draws a plan that `drawn_plan_of` has collected.

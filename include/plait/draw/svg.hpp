@@ -13,7 +13,7 @@
 
 namespace plait::planning {
 
-/// The colours of a drawing by their meaning; each indexes the table of a theme.
+/// The colours of a drawing by their meaning; each is an index into the table of a theme.
 enum class colour : int {
   none,
   ground,
@@ -57,10 +57,13 @@ struct text_style {
   bool bold = false;
   colour ink = colour::ink;
   anchor at = anchor::begin;
-  int most = 0;  ///< most pixels, 0: no limit; a longer text is cut, and is complete in its <title>
+  /// The greatest width in pixels; 0: no limit. A longer text is cut, and its <title> has all of
+  /// it.
+  int most = 0;
 };
 
-/// Returns the bytes of the character that begins at `at`; 0 if XML does not allow it.
+/// Returns the number of bytes of the UTF-8 character that begins at `at`; 0 if XML does not allow
+/// the character.
 [[nodiscard]] constexpr std::size_t character_bytes(std::string_view text, std::size_t at) {
   auto const byte = [&](std::size_t i) -> unsigned {
     return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u;
@@ -83,8 +86,8 @@ struct text_style {
 /// Escapes text for XML; a character that XML does not allow becomes U+FFFD.
 [[nodiscard]] [[gnu::cold]] std::string xml_text(std::string_view text);
 
-/// Returns the width of a character in Helvetica or Arial, in thousandths of the font size;
-/// characters beyond ASCII count as squares.
+/// Returns the width of a character in Helvetica or Arial, in thousandths of the font size; a
+/// character beyond ASCII is taken to be as wide as the font is high.
 [[nodiscard]] constexpr int character_width(char first) {
   constexpr std::array<short, 95> widths{
       278,  278, 355, 556, 556, 889, 667, 191, 333, 333, 389, 584, 278, 333, 278, 278,
@@ -100,7 +103,8 @@ struct text_style {
 [[nodiscard]] [[gnu::cold]] int text_width(std::string_view text, int size, bool bold = false,
                                            int slack = 12);
 
-/// Returns the text if it fits, else its longest beginning that fits, with an ellipsis.
+/// Returns the text if it fits into the width of `style`; else its longest beginning that fits,
+/// with an ellipsis.
 [[nodiscard]] [[gnu::cold]] std::string fitted(std::string const& text, text_style const& style);
 
 /// A picture of boxes, lines and texts, in pixels from the upper left corner. It grows as parts are
@@ -128,14 +132,15 @@ class drawing {
   /// Pixels between two lines of a text.
   static constexpr int line_height(int size) { return size * 3 / 2; }
 
-  /// `x`: of its beginning, middle or end; `y`: of its upper edge.
+  /// Adds a text. `x` is the position of its beginning, middle or end (see `anchor`), and `y` the
+  /// position of its upper edge.
   [[gnu::cold]] void text(int x, int y, std::string const& whole, text_style const& style = {});
 
   /// Draws a rectangle with round corners; `dashes` as in stroke-dasharray, "" for a solid line.
   [[gnu::cold]] void box(int x, int y, int width, int height, colour inside,
                          colour edge = colour::line, char const* dashes = "", int round = 6);
 
-  /// Draws a box that is filled with the pattern of a part, a number from 0 to 5.
+  /// Draws a box that is filled with the pattern of number `part`, from 0 to 5.
   [[gnu::cold]] void patterned_box(int x, int y, int width, int height, int part);
 
   [[gnu::cold]] void line(int x, int y, int to_x, int to_y, colour ink = colour::line,
@@ -144,19 +149,20 @@ class drawing {
   /// Draws a vertical or horizontal line with an arrow head at its end.
   [[gnu::cold]] void arrow(int x, int y, int to_x, int to_y, colour ink, char const* dashes = "");
 
-  /// Adds a sentence to the description in words.
+  /// Adds a sentence to the picture's description for screen readers.
   [[gnu::cold]] void say(std::string const& sentence) {
     words_ += (words_.empty() ? "" : " ") + sentence;
   }
 
-  /// Returns the picture as a document; `title` is its name for screen readers.
+  /// Returns the picture as an SVG document; `title` is its name for screen readers.
   [[nodiscard]] [[gnu::cold]] std::string svg(std::string const& title) const;
 
  private:
   [[nodiscard]] std::string name_of(colour which) const {
     return std::string(text_of(which, dark_));
   }
-  /// Returns an id that differs between kinds of pictures, since a page may have several.
+  /// Returns an id of an SVG element. Ids of different kinds of pictures differ, because a page may
+  /// show several pictures.
   [[nodiscard]] std::string id(std::string const& what) const;
   static std::string dashes_text(char const* dashes);
   void reach(int x, int y);
