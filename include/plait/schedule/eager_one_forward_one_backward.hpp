@@ -13,11 +13,11 @@
 namespace plait {
 
 /// One forward and one backward in turn, after about twice as many initial forwards as
-/// `one_forward_one_backward`. The time of one computation is then left for each activation to
-/// reach the next stage: for slow links.
+/// `one_forward_one_backward`. Each activation then has the time of one computation to reach the
+/// next stage, which hides the latency of slow links.
 ///
 /// Cost:    bubble (stages - 1) * (forward + backward) time; min(2 (stages - 1 - stage) + 1,
-///          microbatches) activation sets.
+///          microbatches) sets of saved activations.
 /// Source:  Zhuang et al., "On optimizing the communication of model parallelism", 2023.
 struct eager_one_forward_one_backward {
   using concept_tag = ext::schedule_tag;
@@ -37,7 +37,8 @@ struct eager_one_forward_one_backward {
     return list;
   }
 
-  /// The most microbatches on `stage` that are between their forward and their backward.
+  /// Returns the greatest number of microbatches on `stage` that are between their forward and
+  /// their backward.
   [[nodiscard]] static constexpr int peak_activations(int stages, int stage, int microbatches) {
     return std::min(2 * (stages - 1 - stage) + 1, microbatches);
   }

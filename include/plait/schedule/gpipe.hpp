@@ -13,7 +13,8 @@ namespace plait {
 /// All forwards, then all backwards: the simplest schedule, which keeps the activations of every
 /// microbatch at once.
 ///
-/// Cost:    bubble (stages - 1) * (forward + backward) time; `microbatches` activation sets.
+/// Cost:    bubble (stages - 1) * (forward + backward) time; `microbatches` sets of saved
+///          activations.
 /// Source:  Huang et al., "GPipe", 2019.
 struct gpipe {
   using concept_tag = ext::schedule_tag;
@@ -30,7 +31,8 @@ struct gpipe {
     return list;
   }
 
-  /// The most microbatches on `stage` that are between their forward and their backward.
+  /// Returns the greatest number of microbatches on `stage` that are between their forward and
+  /// their backward.
   [[nodiscard]] static constexpr int peak_activations(int /*stages*/, int /*stage*/,
                                                       int microbatches) {
     return microbatches;

@@ -19,10 +19,11 @@ namespace plait {
 /// the bubble halves.
 ///
 /// Chunks are assigned to all stages in turn. If the number of microbatches is not a multiple of
-/// the stages, the order is the order for the next multiple without the surplus.
+/// the number of stages, the order is made for the next multiple, and the surplus microbatches are
+/// left out.
 /// Cost:    bubble (stages - 1) / Chunks * (forward + backward) time of a stage;
-///          min(2 (stages - 1 - stage) + (Chunks - 1) stages + 1, microbatches Chunks) activation
-///          sets of a chunk.
+///          min(2 (stages - 1 - stage) + (Chunks - 1) stages + 1, microbatches Chunks) sets of
+///          saved activations of a chunk.
 /// Source:  Narayanan et al., "Efficient large-scale language model training on GPU clusters using
 ///          Megatron-LM", 2021.
 template <int Chunks>
@@ -30,7 +31,8 @@ struct interleaved {
   static_assert(Chunks != 1,
                 "interleaved<1>: one chunk on each stage; write "
                 "one_forward_one_backward");
-  static_assert(Chunks >= 1, "interleaved<Chunks>: Chunks, of each stage, must be at least 2");
+  static_assert(Chunks >= 1,
+                "interleaved<Chunks>: Chunks, the number on each stage, must be at least 2");
   using concept_tag = ext::schedule_tag;
   static constexpr std::string_view name = "interleaved";
   static constexpr int chunks = Chunks;
@@ -43,7 +45,8 @@ struct interleaved {
     int const warm_up = std::min(all, 2 * (stages - 1 - stage) + (Chunks - 1) * stages);
     std::vector<ext::scheduled_work> list;
     list.reserve(2 * static_cast<std::size_t>(all));
-    // Groups of as many microbatches as stages pass through one chunk after another.
+    // Microbatches form groups, each as large as the number of stages. A group passes through one
+    // chunk of this stage, then through the next.
     auto const add = [&](ext::work kind, int number) {
       int const along = number / stages % Chunks, round = number / (stages * Chunks);
       int const microbatch = round * stages + number % stages;
@@ -59,8 +62,8 @@ struct interleaved {
     return list;
   }
 
-  /// The most microbatches on `stage` that are between their forward and their backward, counted
-  /// once for each chunk.
+  /// Returns the greatest number of microbatches on `stage` that are between their forward and
+  /// their backward, counted once for each chunk.
   [[nodiscard]] static constexpr int peak_activations(int stages, int stage, int microbatches) {
     int now = 0, most = 0;
     for (auto const op : order(stages, stage, microbatches))

@@ -12,18 +12,19 @@
 namespace plait {
 
 /// Runs all microbatches through one chunk of a stage, then through the next; backwards likewise.
-/// Stages are idle as long as with `interleaved`. Each chunk's parameters are used in one stretch
-/// in the forward and in one in the backward, at the cost of keeping all activations at once.
+/// Stages are idle as long as with `interleaved`. A chunk's parameters are used by consecutive
+/// forwards and later by consecutive backwards, so they are needed only twice in a step. In return,
+/// the activations of all microbatches are kept at once.
 ///
 /// Chunks are assigned to all stages in turn.
 /// Cost:    bubble (stages - 1) / Chunks * (forward + backward) time of a stage;
-///          microbatches * Chunks activation sets of a chunk.
+///          microbatches * Chunks sets of saved activations of a chunk.
 /// Source:  Lamy-Poirier, "Breadth-first pipeline parallelism", 2022.
 template <int Chunks>
 struct looped_breadth_first {
   static_assert(Chunks != 1, "looped_breadth_first<1>: one chunk on each stage; write gpipe");
   static_assert(Chunks >= 1,
-                "looped_breadth_first<Chunks>: Chunks, of each stage, must be at "
+                "looped_breadth_first<Chunks>: Chunks, the number on each stage, must be at "
                 "least 2");
   using concept_tag = ext::schedule_tag;
   static constexpr std::string_view name = "looped_breadth_first";
@@ -43,8 +44,8 @@ struct looped_breadth_first {
     return list;
   }
 
-  /// The most microbatches on a stage that are between their forward and their backward, counted
-  /// once for each chunk.
+  /// Returns the greatest number of microbatches on a stage that are between their forward and
+  /// their backward, counted once for each chunk.
   [[nodiscard]] static constexpr int peak_activations(int /*stages*/, int /*stage*/,
                                                       int microbatches) {
     return Chunks * microbatches;

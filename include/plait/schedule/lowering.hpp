@@ -16,7 +16,7 @@
 
 namespace plait::planning {
 
-/// The properties of a schedule that describe its pipeline, except the order.
+/// The properties of a schedule other than the order of its computations.
 struct pipeline_shape {
   int chunks = 1;  ///< number of chunks on each stage
   chunk_placement placement = chunk_placement::line;
@@ -35,7 +35,8 @@ template <class Schedule>
   return out;
 }
 
-/// Returns the slots that the list of `stage` needs, counted by walking through it.
+/// Returns the numbers of slots (see stage_slots) that `stage` needs: the most that are in use at
+/// one time while its operations run in order.
 [[nodiscard]] [[gnu::cold]] constexpr stage_slots count_slots(timetable const& table, int stage) {
   work const last = !table.has_backward     ? work::forward
                     : table.splits_backward ? work::backward_parameters
@@ -58,9 +59,9 @@ template <class Schedule>
   return peak;
 }
 
-// The state of a chunk while `lower` walks through time: how many of its microbatches have begun
-// a forward, have begun the first half of a backward, have received their input, and have received
-// the gradient of their output.
+// The state of a chunk in the simulation of `lower`: the numbers of its microbatches that have
+// begun a forward, have begun the first half of a backward, have received their input, and have
+// received the gradient of their output.
 struct chunk_clock {
   int forwards = 0;
   int inputs_of_backward = 0;
@@ -68,16 +69,16 @@ struct chunk_clock {
   int gradients = 0;
 };
 struct stage_clock {
-  std::size_t next = 0;  // the first entry of its order that has not begun
+  std::size_t next = 0;  // index of the first computation in the stage's order that has not begun
   int busy_until = 0;
 };
 
-// Messages are ordered as in a run in which a backward takes twice as long as a forward. This
-// decides only the order: with other times the timetable is still correct, but may not be the
-// fastest.
+// Returns the time of a computation in the simulation, in which a backward takes twice as long as a
+// forward. The times decide only the order of messages: with other times the timetable is still
+// correct, but may not be the fastest.
 constexpr int duration(work kind) { return kind == work::backward ? 2 : 1; }
 
-// Walks through time and writes the lists of all stages.
+// Simulates a step in time and writes the lists of operations of all stages.
 class timetable_writer {
  public:
   constexpr explicit timetable_writer(timetable& table)
@@ -101,7 +102,8 @@ class timetable_writer {
     chunk.forwards += op.kind == work::forward;
     chunk.inputs_of_backward += op.kind == work::backward_input;
   }
-  // Passes the result of `op` to the chunk that needs it: the sender also adds the receive.
+  // Passes the result of `op` to the chunk that needs it. If this chunk is on another stage, the
+  // send is added to the list of `stage` and the receive to the list of the other stage.
   constexpr void end(int stage, scheduled_work op) {
     if (op.kind == work::backward_parameters) return;
     bool const is_forward = op.kind == work::forward;
@@ -119,7 +121,8 @@ class timetable_writer {
     ++(is_forward ? chunk.activations : chunk.gradients);
   }
 
-  // `orders`: the computations of each stage. Computations that can never run stay in their order.
+  // `orders`: the computations of each stage. Computations that can never run are added at the ends
+  // of the lists, in their order.
   [[gnu::cold]] constexpr void write(lean_vector<std::vector<scheduled_work>> const& orders) {
     auto const order_of = [&](int stage) -> auto const& {
       return orders[static_cast<std::size_t>(stage)];
@@ -130,7 +133,7 @@ class timetable_writer {
     int const stages = table_.stage_count();
     bool some_busy = true;
     for (int now = 0; some_busy; ++now) {
-      for (int s = 0; s < stages; ++s)  // messages first: computations may need them
+      for (int s = 0; s < stages; ++s)  // first the messages, because computations may need them
         if (clock_of(s).next > 0 && clock_of(s).busy_until == now)
           end(s, order_of(s)[clock_of(s).next - 1]);
       some_busy = false;
@@ -178,15 +181,15 @@ constexpr void check_sizes(int stages, int microbatches) {
 
 /// Adds the messages to the compute orders of all stages and counts the slots that they need.
 ///
-/// A simulated run puts all items in one line: each computation at its begin, and each message when
-/// its result is ready. Each stage gets its part of the line. The first unfinished item of the line
-/// is therefore next on every stage that takes part in it, so some stage can always continue, even
-/// if sends block until they are received. Putting each receive just in front of its use instead
-/// would deadlock for every schedule except `gpipe`. Between two stages, messages have one order at
-/// both ends.
+/// A simulated run puts all operations into one sequence: each computation at its begin, and each
+/// message when its content has been computed. The list of a stage is its part of the sequence. The
+/// first unfinished operation of the sequence is therefore next on every stage that takes part in
+/// it, so some stage can always continue, even if sends block until they are received. Putting each
+/// receive just in front of its use instead would deadlock for every schedule except `gpipe`.
+/// Between two stages, messages have one order at both ends.
 ///
-/// A send precedes the next computation of its stage, so one output buffer is enough. Orders that
-/// can never run to their end are left as they are; `check` names the fault.
+/// A send precedes the next computation of its stage, so one output buffer is enough. If the orders
+/// can never run to their end, the rest of them is added without messages; `check` names the fault.
 ///
 /// Cost:    O(stages * (microbatches * chunks + stages)).
 [[nodiscard]] [[gnu::cold]] constexpr timetable lower(
@@ -201,8 +204,8 @@ constexpr void check_sizes(int stages, int microbatches) {
   return table;
 }
 
-/// True if a job has one stage with one chunk and its schedule does not define `lowered`: then the
-/// order is the timetable.
+/// True if a job has one stage with one chunk and its schedule does not define `lowered`: the order
+/// of its computations is then the timetable.
 template <class Schedule, int Stages>
 inline constexpr bool is_lone_stage =
     Stages == 1 && schedule<Schedule> && shape_of<Schedule>().chunks == 1 &&
@@ -230,7 +233,8 @@ template <class Schedule>
                 "plait::ext::schedule_tag and static constexpr members name, order and "
                 "peak_activations, see plait/schedule/schedule.hpp");
   constexpr pipeline_shape shape = shape_of<Schedule>();
-  static_assert(shape.chunks >= 1, "schedule: chunks, of each stage, must be at least 1");
+  static_assert(shape.chunks >= 1,
+                "schedule: chunks, the number on each stage, must be at least 1");
   static_assert(shape.chunks == 1 || shape.placement != chunk_placement::line,
                 "schedule: it has several chunks on each stage and does not say where they go; "
                 "write `static constexpr auto placement = plait::ext::chunk_placement::loop;` (to "
@@ -259,8 +263,8 @@ template <class Schedule, int Stages>
   } else return training_timetable<Schedule>(Stages, microbatches);
 }
 
-/// Returns the timetable of an evaluation: forwards only. Of the chunks of a stage that can begin,
-/// the deepest runs first, so that results do not wait.
+/// Returns the timetable of an evaluation: forwards only. If several chunks of a stage can begin,
+/// the last in the model's order runs first, so that results do not wait.
 ///
 /// Cost:    O(stages * chunks * (microbatches * chunks + stages)).
 /// Errors:  input_error (at compile time: not a constant) if stages or microbatches is below 1.

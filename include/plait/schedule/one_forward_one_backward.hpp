@@ -18,8 +18,8 @@ namespace plait {
 ///
 /// On one stage this is the serial run: forward 0, backward 0, forward 1, backward 1, ...
 ///
-/// Cost:    bubble (stages - 1) * (forward + backward) time;
-///          min(stages - stage, microbatches) activation sets.
+/// Cost:    bubble (stages - 1) * (forward + backward) time; min(stages - stage, microbatches) sets
+///          of saved activations.
 /// Source:  Narayanan et al., "PipeDream", 2019, and "Memory-efficient pipeline-parallel DNN
 ///          training" (the variant that empties the pipeline after each step), 2021.
 struct one_forward_one_backward {
@@ -40,7 +40,8 @@ struct one_forward_one_backward {
     return list;
   }
 
-  /// The most microbatches on `stage` that are between their forward and their backward.
+  /// Returns the greatest number of microbatches on `stage` that are between their forward and
+  /// their backward.
   [[nodiscard]] static constexpr int peak_activations(int stages, int stage, int microbatches) {
     return std::min(stages - stage, microbatches);
   }

@@ -13,8 +13,8 @@
 
 namespace plait::ext {
 
-/// The kind of an entry in a stage's list: four kinds of computation, and the two ends of two kinds
-/// of messages.
+/// The kind of an operation in a stage's list: four kinds of computation, and the two ends of two
+/// kinds of messages.
 ///
 /// `backward` is the full backward pass of a chunk: gradients of its input and its parameters. Its
 /// halves are `backward_input`, after which the gradient of the input may be sent, and
@@ -33,7 +33,7 @@ enum class work : std::uint8_t {
 /// The number of enumerators of `work`.
 inline constexpr int work_kinds = int(work::backward_parameters) + 1;
 
-/// Returns the name of `kind` in messages and pictures.
+/// Returns the name of `kind` in texts of errors and in pictures.
 [[nodiscard]] constexpr std::string_view to_string(work kind) {
   constexpr std::string_view words[]{
       "forward",       "backward",         "send_activation", "receive_activation",
@@ -82,8 +82,8 @@ struct chunk_place {
   friend constexpr bool operator==(chunk_place const&, chunk_place const&) = default;
 };
 
-/// Returns the place of a chunk, by its number in the model; the stage is -1 in front of the first
-/// chunk.
+/// Returns the stage of chunk `number` of the model, and the index of the chunk on this stage. The
+/// stage is -1 if `number` is negative, which means in front of the first chunk.
 [[nodiscard]] constexpr chunk_place place_of_chunk(int number, int stages, chunk_placement how) {
   if (number < 0) return {-1, 0};
   int const along = number % stages, chunk = number / stages;
@@ -96,15 +96,17 @@ struct chunk_place {
   return at.chunk * stages + (is_back ? stages - 1 - at.stage : at.stage);
 }
 
-/// Returns the chunk at the other end of a message of a chunk; its stage is -1 in front of the
-/// first chunk.
+/// Returns the chunk at the other end of a message that chunk `at` sends or receives. Its stage is
+/// -1 if `at` is the model's first chunk and the message would come from, or go to, a chunk in
+/// front of it.
 [[nodiscard]] constexpr chunk_place partner_of(work message, chunk_place at, int stages,
                                                chunk_placement how) {
   bool const is_behind = message == work::send_activation || message == work::receive_gradient;
   return place_of_chunk(number_of_chunk(at, stages, how) + (is_behind ? 1 : -1), stages, how);
 }
 
-/// The kind of work at the other end of a message: a send for a receive, a receive for a send.
+/// Returns the kind of work at the other end of a message: a send for a receive, a receive for a
+/// send.
 [[nodiscard]] constexpr work other_end(work message) {
   switch (message) {
     case work::send_activation: return work::receive_activation;
@@ -127,10 +129,10 @@ struct chunk_place {
 ///   activations  values that the layers save: forward            .. backward
 ///   inputs       a received activation:       receive_activation .. backward
 ///   gradients    a received gradient:         receive_gradient   .. backward
-/// With split backward passes, a gradient is released by backward_input, and the others by
-/// backward_parameters. Without backward passes, an input slot and an activation slot are released
-/// by the forward. With one chunk, microbatch i uses slot `i % n` of n; with several chunks,
-/// plan::arena assigns the slots.
+/// With split backward passes, backward_input releases the slot of a received gradient, and
+/// backward_parameters the other slots. Without backward passes, the forward releases input and
+/// activation slots. With one chunk, microbatch i uses slot `i % n`, for n slots; with several
+/// chunks, plan::arena assigns the slots.
 struct stage_slots {
   int activations = 0;
   int inputs = 0;
@@ -145,10 +147,11 @@ struct stage_program {
   stage_slots slots;
 };
 
-/// The lists of all stages for one step.
+/// The lists of operations of all stages for one step.
 ///
 /// A stage runs its list from front to back; a send or receive may block until the other end
-/// reaches the same message. `check` (proof.hpp) proves that all lists end.
+/// reaches the same message. `check` (proof.hpp) proves that all stages reach the ends of their
+/// lists.
 struct timetable {
   int microbatches = 0;
   bool has_backward = true;
@@ -165,19 +168,20 @@ struct timetable {
   [[nodiscard]] constexpr chunk_place place_of(int number) const {
     return place_of_chunk(number, stage_count(), placement);
   }
-  /// Returns the chunk to which, or from which, a chunk passes a result.
+  /// Returns the chunk at the other end of a message that chunk `at` sends or receives.
   [[nodiscard]] constexpr chunk_place partner(work message, chunk_place at) const {
     return partner_of(message, at, stage_count(), placement);
   }
-  /// Returns true if a chunk sends or receives a message of this kind: not at an end of the model,
-  /// and not if its neighbour is on the same stage.
+  /// Returns true if chunk `at` sends or receives messages of this kind. It does not if it is at
+  /// that end of the model, or if the neighbouring chunk is on the same stage.
   [[nodiscard]] constexpr bool has_message(work message, chunk_place at) const {
     auto const other = partner(message, at);
     return other.stage >= 0 && other.chunk < chunks && other.stage != at.stage;
   }
 };
 
-/// A timetable is wrong; only a schedule that was not checked at compile time can cause it.
+/// The error of a timetable that has a fault. Only a schedule that was not checked at compile time
+/// can cause it.
 struct schedule_error : error {
   using error::error;
 };

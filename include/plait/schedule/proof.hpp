@@ -32,13 +32,13 @@ enum class schedule_fault : std::uint8_t {
   deadlock
 };
 
-/// Returns one sentence about `fault`.
+/// Returns a description of `fault` in one sentence.
 [[nodiscard]] constexpr std::string_view to_string(schedule_fault fault) {
   switch (fault) {
     case schedule_fault::none: return "nothing is wrong";
     case schedule_fault::no_chunk:
-      return "the entry is of a chunk that the stage does not have; `static constexpr int chunks` "
-             "of the schedule says how many it has, from chunk 0 on";
+      return "the operation is on a chunk that the stage does not have; `static "
+             "constexpr int chunks` of the schedule is the number of chunks, which count from 0";
     case schedule_fault::out_of_order:
       return "the stage does not do this kind of work on microbatches 0, 1, 2, ... once each";
     case schedule_fault::incomplete: return "the list ends before all microbatches are done";
@@ -47,11 +47,13 @@ enum class schedule_fault : std::uint8_t {
     case schedule_fault::too_many_activations:
       return "more microbatches are between forward and backward than the stage has slots for";
     case schedule_fault::no_partner:
-      return "a message to or from a stage that does not exist, or of a pass that does not happen";
+      return "the message is to or from a stage that does not exist, or is part of a pass that the "
+             "timetable does not have";
     case schedule_fault::not_received:
-      return "a computation comes before its input is received or handed over";
+      return "a computation precedes the receive of its input or the computation that produces it";
     case schedule_fault::not_computed:
-      return "a send comes before its result is computed or after it is overwritten";
+      return "a send precedes the computation of its value, or the value is overwritten before "
+             "the send";
     case schedule_fault::too_many_inputs:
       return "an activation is received into a slot that is still in use";
     case schedule_fault::too_many_gradients:
@@ -62,15 +64,15 @@ enum class schedule_fault : std::uint8_t {
   return "unknown";
 }
 
-/// The result of `check`: a fault and where it is.
+/// The result of `check`: a fault and its position.
 struct schedule_verdict {
   schedule_fault fault = schedule_fault::none;
   int stages = 0;
   int microbatches = 0;
   int stage = 0;
-  int operation = 0;  // index in the list of the stage
+  int operation = 0;  // index in the stage's list of operations
 
-  /// True if everything is proved.
+  /// Returns true if no fault was found.
   [[nodiscard]] constexpr bool proven() const { return fault == schedule_fault::none; }
 
   friend constexpr bool operator==(schedule_verdict const&, schedule_verdict const&) = default;
@@ -102,7 +104,7 @@ class timetable_check {
   struct stage_counts {
     lean_vector<counts> chunks;
     scheduled_work last_gradient{work::forward, -1, -1};
-    int inputs = 0, gradients = 0;  // received, and still to be read
+    int inputs = 0, gradients = 0;  // the numbers of received messages that are still to be read
   };
   static constexpr work all_kinds[work_kinds]{work::forward,         work::backward,
                                               work::send_activation, work::receive_activation,
@@ -117,7 +119,7 @@ class timetable_check {
     return {fault, stages_, table_.microbatches, stage, static_cast<int>(index)};
   }
 
-  // Returns how many operations of `kind` the whole list of a stage must have for a chunk.
+  // Returns the number of operations of `kind` on chunk `at` that the list of its stage must have.
   constexpr int expected(work kind, chunk_place at) const {
     if (at.chunk < 0 || at.chunk >= table_.chunks) return 0;
     bool happens = true;
@@ -136,14 +138,14 @@ class timetable_check {
     if (!computes(kind)) happens = happens && table_.has_message(kind, at);
     return happens ? table_.microbatches : 0;
   }
-  // Returns the chunk on the same stage that passes on the value that `receive` would bring; -1 if
-  // there is none.
+  // Returns the index of the chunk on the same stage whose result chunk `at` uses directly, without
+  // the message `receive`; -1 if there is none.
   constexpr int handed_by(work receive, chunk_place at) const {
     auto const from = table_.partner(receive, at);
     return from.stage == at.stage && from.chunk < table_.chunks ? from.chunk : -1;
   }
-  // Returns the kind that is the last to read a microbatch's activations; below, the kind that
-  // reads the gradient of its output.
+  // Returns the kind of computation that is the last to read a microbatch's saved activations.
+  // `gradient_reader` returns the kind that reads the gradient of a chunk's output.
   constexpr work last_reader() const {
     if (!table_.has_backward) return work::forward;
     return table_.splits_backward ? work::backward_parameters : work::backward;
@@ -154,8 +156,8 @@ class timetable_check {
 
   // Checks that each microbatch is computed once, in ascending order. The microbatches of a chunk
   // that are in use are then consecutive, from the first that is not yet released. So with one
-  // chunk, n slots assigned by `microbatch % n` have no conflict exactly if at most n are in use,
-  // and the limits below compare this number.
+  // chunk, n slots assigned by `microbatch % n` have no conflict exactly if at most n are in use;
+  // the checks below only limit the number in use.
   [[gnu::cold]] constexpr schedule_verdict check_computations(int stage) const {
     auto const& operations = list(stage);
     int const slots = table_.stages[static_cast<std::size_t>(stage)].slots.activations;
@@ -183,7 +185,8 @@ class timetable_check {
     return complete(of_chunks, stage, true);
   }
 
-  // Checks that all chunks of a stage have done all their computations, or all their messages.
+  // Checks at the end of a stage's list that all chunks have done all their computations (if
+  // `computed` is true) or all their messages.
   [[gnu::cold]] constexpr schedule_verdict complete(lean_vector<counts> const& of_chunks, int stage,
                                                     bool computed) const {
     for (int chunk = 0; chunk < table_.chunks; ++chunk)
@@ -240,7 +243,7 @@ class timetable_check {
       case work::backward_parameters: break;
       case work::send_activation:
         return unless(op.microbatch + 1 != done[work::forward], schedule_fault::not_computed);
-      case work::send_gradient:  // all chunks of a stage write it to one place
+      case work::send_gradient:  // all chunks of a stage write gradients to one buffer
         return unless(
             all.last_gradient.microbatch != op.microbatch || all.last_gradient.chunk != op.chunk,
             schedule_fault::not_computed);
@@ -252,8 +255,9 @@ class timetable_check {
     return schedule_fault::none;
   }
 
-  // Runs all lists, with sends that block until they are received. No list chooses between
-  // messages, so if one order of turns reaches the end, every order does.
+  // Simulates all stages, with sends that block until they are received. A stage never chooses
+  // between messages. So if all stages reach their ends when they take turns in one order, they do
+  // in every order.
   [[gnu::cold]] constexpr schedule_verdict check_progress() const {
     lean_vector<std::size_t> next(table_.stages.size(), 0);
     lean_vector<int> awake;
@@ -298,17 +302,20 @@ class timetable_check {
   return timetable_check{table}.run();
 }
 
-// The numbers are template arguments, so that every compiler prints them next to the text.
+// The numbers are template arguments, so that every compiler prints them next to the text of the
+// error.
 template <schedule_fault Fault, int Stages, int Microbatches, int Stage, int Operation,
           scheduled_work Entry>
 consteval void require_no_fault() {
-  static_assert(Fault == schedule_fault::none,
-                "schedule: the timetable has the named Fault in the list of Stage at the place "
-                "Operation, messages counted, which is Entry (of microbatch -1: after the last); "
-                "correct order, peak_activations or chunks of the schedule");
+  static_assert(
+      Fault == schedule_fault::none,
+      "schedule: the timetable has the fault Fault in the list of stage Stage; operation "
+      "number Operation, messages counted, is Entry (its microbatch is -1 if the fault is "
+      "at the end of the list); correct order, peak_activations or chunks of the schedule");
 }
 
-// One constant for each size: a compiler limits the work of one constant, and keeps its value.
+// The verdict for one number of stages and microbatches. Each is a constant of its own, because
+// compilers limit the work that they do for one constant, and they compute it only once.
 template <class Schedule, int Stages, int Microbatches>
 inline constexpr schedule_verdict verdict_of =
     check(training_timetable<Schedule, Stages>(Microbatches));
@@ -335,7 +342,8 @@ inline constexpr schedule_verdict verdict_up_to =
 template <class Schedule, int Stages, int Microbatches>
 inline constexpr bool proven_up_to = verdict_up_to<Schedule, Stages, Microbatches>.proven();
 
-// Returns the entry of a list that has the fault; its microbatch is -1 after the last entry.
+// Returns the operation at which the fault `found` is; its microbatch is -1 if the fault is at the
+// end of the list.
 template <class Schedule>
 consteval scheduled_work entry_at(schedule_verdict const& found) {
   scheduled_work out{work::forward, -1, -1};

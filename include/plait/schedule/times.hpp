@@ -12,13 +12,14 @@
 
 namespace plait::planning {
 
-/// The time of one microbatch in one chunk, and the time of a message from the end of its
-/// computation to its arrival. Any unit may be used; results have the same unit.
+/// The times of the computations of one microbatch in one chunk, and the time of a message from the
+/// end of the computation that sends it to its arrival. Any unit may be used; results have the same
+/// unit.
 struct schedule_costs {
   std::int64_t forward = 1;
   std::int64_t backward = 2;
   std::int64_t message = 0;
-  std::int64_t backward_parameters = 1;  ///< its part of `backward`, if that is split
+  std::int64_t backward_parameters = 1;  ///< the part of `backward` for gradients of parameters
 };
 
 /// A computation with the times at which it begins and ends.
@@ -32,7 +33,7 @@ struct timed_operation {
 struct schedule_times {
   lean_vector<lean_vector<timed_operation>> stages;
 
-  /// The time from the begin of the first computation to the end of the last.
+  /// Returns the time from the begin of the first computation to the end of the last.
   [[nodiscard]] constexpr std::int64_t makespan() const {
     std::int64_t last = 0;
     for (auto const& stage : stages)
@@ -40,7 +41,8 @@ struct schedule_times {
     return last;
   }
 
-  /// The longest time between the first begin and the last end on one stage.
+  /// Returns the longest time that a stage needs from the begin of its first computation to the end
+  /// of its last.
   [[nodiscard]] constexpr std::int64_t longest_span() const {
     std::int64_t longest = 0;
     for (auto const& stage : stages)
@@ -48,7 +50,7 @@ struct schedule_times {
     return longest;
   }
 
-  /// The part of `makespan()` in which `stage` does not compute.
+  /// Returns the time within `makespan()` in which `stage` does not compute.
   [[nodiscard]] constexpr std::int64_t bubble(int stage = 0) const {
     std::int64_t idle = makespan();
     for (auto const& timed : stages[static_cast<std::size_t>(stage)])
@@ -57,7 +59,7 @@ struct schedule_times {
   }
 };
 
-/// The number of messages of one step, each counted once.
+/// Returns the number of messages of one step; a send and its receive count as one.
 [[nodiscard]] constexpr int count_messages(timetable const& table) {
   int count = 0;
   for (auto const& stage : table.stages)
@@ -102,11 +104,11 @@ template <class CostOf>
       scheduled_work const op = list[here];
       if (!computes(op.kind)) continue;
       bool const is_forward = op.kind == work::forward;
-      bool const is_second_half = op.kind == work::backward_parameters;  // needs only local values
+      bool const is_second_half = op.kind == work::backward_parameters;  // reads no message
       auto& input_at = is_forward ? activation_at : gradient_at;
       int const chunk = table.number_of({stage, op.chunk});
       std::int64_t const ready = is_second_half ? 0 : input_at[place(chunk, op.microbatch)];
-      if (ready == unknown) break;  // the neighbour wakes this stage
+      if (ready == unknown) break;  // the stage continues when a neighbour has computed the input
       std::int64_t const begin = std::max(ready, done.empty() ? 0 : done.back().end);
       std::int64_t const end = begin + cost_of(chunk, op.kind);
       done.push_back({op, begin, end});
