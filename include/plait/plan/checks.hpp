@@ -19,8 +19,8 @@
 // Checks that a plan asserts for its model and policies. Numbers and names are template arguments,
 // so that compilers print them next to the text. Names are computed only if a check has failed.
 //
-// A plan asserts constants that call the checks. So g++ with -ftemplate-backtrace-limit=1 leaves
-// out both the constant and the plan, whose name is as long as the model.
+// A plan asserts constants that call the checks. With -ftemplate-backtrace-limit=1 the message of
+// g++ then contains neither the constant nor the plan, whose name is as long as the model.
 namespace plait::planning {
 
 /// The name of a leaf in the model, without the dot at its end.
@@ -57,7 +57,7 @@ struct parameter_name {
   }
 };
 
-// Names for the numbers that compilers print.
+// Templates that label numbers in compilers' messages.
 template <std::size_t Length>
 struct of_length;
 template <int Ranks>
@@ -139,7 +139,7 @@ inline constexpr bool has_forms = [] {
   return true;
 }();
 
-/// The bodies that a layer can lack.
+/// The functions of a layer that may be missing.
 enum class missing_kind : int { none, forward, backward_input, backward_parameters, count };
 
 struct missing_body {
@@ -147,7 +147,7 @@ struct missing_body {
   int leaf = 0;
 };
 
-/// Returns the first body that a node of the program would call and that its layer lacks.
+/// Returns the first function that a node of the program would call and that its layer lacks.
 constexpr missing_body find_missing_body(auto const& code, auto const& leaves,
                                          auto const& needs_gradient) {
   for (auto const& now : code.steps) {
@@ -194,15 +194,15 @@ constexpr int count_terms(auto const& tree) {
   return terms;
 }
 
-/// The number of layers for which compilers make a plan without a flag; layers of a repeat count
-/// once.
+/// The greatest number of layers for which compilers evaluate a plan without a flag; layers of a
+/// repeat count once.
 #if !defined(PLAIT_MOST_LAYERS)
 #define PLAIT_MOST_LAYERS 512
 #endif
 inline constexpr int most_layers = PLAIT_MOST_LAYERS;
 
-/// Checks the number of layers before anything else is made of the model: a compiler that gives up
-/// only names the place where it gave up.
+/// Checks the number of layers before anything else is computed from the model. A compiler that
+/// reaches a limit of its own only names the line of plait at which it stopped.
 template <int Layers, int Most>
 consteval void check_layer_count() {
   static_assert(
@@ -294,7 +294,7 @@ constexpr int count_parameters(auto const& tree, int first_leaf, int end_leaf) {
   return count;
 }
 
-/// `Name`: parameter_name or name_in_frozen.
+/// The names of parameters as template arguments. `Name`: parameter_name or name_in_frozen.
 template <template <class, int> class Name, class Model, class Numbers>
 struct printed_names;
 template <template <class, int> class Name, class Model, int... Number>
@@ -302,7 +302,7 @@ struct printed_names<Name, Model, std::integer_sequence<int, Number...>> {
   using type = printed_texts<printed<Name<Model, Number>{}>...>;
 };
 
-/// `Names`: the names of all parameters in front of the layer.
+/// Fails to compile if a tie is wrong. `Names`: the names of all parameters of earlier layers.
 template <tie_error Problem, printed_text LayerName, printed_text Owner, class Names>
 consteval void report_tie() {
   static_assert(Problem != tie_error::unknown_owner || can_be_tied<LayerName, Owner, Names>,
@@ -322,8 +322,9 @@ consteval void report_tie() {
                 "trained; freeze both or neither (frozen<...> with patterns for both)");
 }
 
-/// The name of a parameter as a pattern of frozen<L, Patterns...> sees it. `Number` counts the
-/// parameters of the leaves of the wrong L, or of the one leaf that would be frozen in part.
+/// The name of a parameter, with which patterns of frozen<L, Patterns...> are compared. `Number`
+/// counts the parameters of the leaves of the wrong L, or of the one leaf that would be frozen in
+/// part.
 template <class Model, int Number>
 struct name_in_frozen {
   constexpr characters operator()() const {
@@ -351,7 +352,8 @@ struct pattern_of_frozen {
   constexpr name operator()() const { return make_outline<Model>().frozen.pattern; }
 };
 
-/// `Names`: the names of L's parameters as a pattern sees them.
+/// Fails to compile if a pattern of frozen<L, Patterns...> is wrong. `Names`: the names of L's
+/// parameters, with which patterns are compared.
 template <frozen_error Problem, printed_text Pattern, class Names>
 consteval void report_frozen() {
   static_assert(Problem != frozen_error::matches_nothing || can_be_frozen<Pattern, Names>,

@@ -166,7 +166,7 @@ template <class Plan>
 
 /// Returns the axes along which ranks hold blocks of an arena, or "all of it".
 [[nodiscard]] [[gnu::cold]] std::string blocks_text(placements const& held, mesh const& grid);
-/// Returns a text on the blocks that a rank holds, if it does not hold all of each arena.
+/// Returns a text on the blocks that a rank holds; "" if each rank holds whole arenas.
 template <class Plan>
 [[gnu::cold]] std::string explain_blocks(mesh const& grid) {
   if (grid.of_several_ranks(Plan::rules.cut_axes()).empty()) return "";
@@ -187,13 +187,13 @@ template <class Plan>
                 work = as_percent(Plan::recompute_work(stage, load), 1);
     for (auto const& units : Plan::chunks_of(stage))
       for (int unit = units.begin, next = unit; unit < units.end; unit = next) {
-        // Copies with equal recompute share one line.
+        // Consecutive copies with one kind of recompute share one line.
         int const item = item_of(Plan::code.items.view(), unit), what = Plan::recomputes.of(unit);
         while (next < units.end && Plan::recomputes.of(next) == what &&
                Plan::code.items[item].units().contains(next))
           ++next;
         if ((Plan::recomputes.runs[item] >> what & 1) == 0) continue;
-        // A layer may ask for recompute by itself, without a policy.
+        // A layer's own recompute (recomputed<What, L>) needs no policy.
         table.add({std::to_string(stage), layers_of<Plan>({unit, next}),
                    what == 0 ? "as layers say" : to_string(again(what)), record, work});
         record = work = "";
@@ -274,7 +274,8 @@ template <class Plan>
 }
 
 /// Returns a text on the memory that blocks of owners (zero<1>) would save, if data ranks hold and
-/// update equal optimizer states. Nothing else changes with it, so it is offered and never chosen.
+/// update equal optimizer states. Results and bytes sent stay equal. `explain` only offers zero<1>;
+/// no plan chooses it by itself.
 template <class Plan>
 [[gnu::cold]] std::string explain_zero(workload const& load) {
   int const ranks = Plan::batch_ranks(Plan::grid_for(load));
@@ -311,11 +312,12 @@ template <class Plan>
                  "  gradients are reduced behind the last slice, when their sums are whole\n"});
 }
 
-/// Additions to the text of `explain`.
+/// Options of `explain` that add to its text.
 struct explain_options {
-  /// Adds the operations of a step, for a rank of each stage, in their order.
+  /// True to add the operations of a step, in their order, for a rank of each stage.
   bool program = false;
-  /// Hosts of the ranks, see rank_handle::hosts; adds the groups that cross hosts.
+  /// Hosts of the ranks, see rank_handle::hosts. If they are known, `explain` lists the groups that
+  /// cross hosts.
   host_map hosts{};
   std::string device{};  ///< the processor and library or the GPU: `rank.device().kind()`
 };

@@ -20,16 +20,16 @@ struct plan;
 /// The result of plan::least_recompute: nothing, cheap, or all for the first units of each stage
 /// and cheap for the others, `recompute<again::all, units::first<K>, again::cheap>`.
 struct recompute_choice {
-  /// False: even the last choice, which the other members describe, needs too much.
+  /// False if all choices need too many bytes; the other members then describe the last choice.
   bool fits = false;
   again what = again::nothing;
   int all_of_first = 0;   ///< K
-  std::size_t bytes = 0;  ///< bytes of the rank that needs most
+  std::size_t bytes = 0;  ///< bytes of the rank that needs the most
   double work = 0;        ///< the greatest plan::recompute_work of a stage
 };
 
-/// Searches for plan::least_recompute. Only activations change with the choice, so the other bytes
-/// are computed once.
+/// Does the work of plan::least_recompute. Only the bytes of activations depend on the choice, so
+/// the other bytes are computed once.
 template <class Plan>
 [[nodiscard]] constexpr recompute_choice find_least_recompute(workload const& load,
                                                               std::size_t bytes) {
@@ -47,7 +47,7 @@ template <class Plan>
   auto const table =
       training_timetable<typename mixed::schedule_type, mixed::stages>(full.microbatches);
   auto const layout = mixed::activation_layout_for(load.rows);
-  std::array<std::size_t, std::size_t(mixed::stages)> besides{};  // bytes that do not change
+  std::array<std::size_t, std::size_t(mixed::stages)> besides{};  // bytes other than activations
   int most_units = 0;
   for (int stage = 0; stage < mixed::stages; ++stage) {
     auto const need = mixed::memory(stage, load, table.stages[std::size_t(stage)]);

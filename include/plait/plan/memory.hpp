@@ -22,23 +22,25 @@
 namespace plait::planning {
 
 /// The places of the buffers of one stage in its activation arena, in bytes. First are the buffers
-/// that passes leave for each other. After them are two edge buffers for the values between items,
-/// the working record, transient buffers, staging buffers and zeros. Only one item runs at a time,
-/// so one transient buffer, as long as the largest item needs, serves all items.
+/// that passes leave for later passes: saved activations and received values. After them are two
+/// edge buffers for the values between items, the working record, transient buffers, staging
+/// buffers and zeros. Only one item runs at a time, so one transient buffer, as long as the largest
+/// item needs, serves all items.
 struct stage_arena {
   lean_vector<chunk_arena> chunks{};
   passed_bytes training{};
-  std::size_t passes_bytes = 0;   ///< buffers between passes, of a step or an evaluation
+  std::size_t passes_bytes = 0;   ///< buffers that passes leave for later passes
   std::size_t edge_bytes = 0;     ///< the largest activation between two items
-  std::size_t working_bytes = 0;  ///< working record, for the unit that is recomputed
-  /// Bytes of values that do not outlive an item and, after them, of the data that its moves pack.
+  std::size_t working_bytes = 0;  ///< working record: values of the unit that is recomputed
+  /// Bytes of the values that are used only within one item, and, after them, of the buffer in
+  /// which changes of placement pack data to send.
   std::size_t transient_bytes = 0, staging_bytes = 0;
   std::size_t edges_offset = 0, working_offset = 0, transient_offset = 0, staging_offset = 0,
               zeros_offset = 0;
   std::size_t total_bytes = 0;
 
-  /// Returns the places of the buffers that the stage's passes on some microbatches leave for each
-  /// other. `HasChunks`: true if a stage of the plan has several chunks.
+  /// Returns the places of the buffers that the stage's passes on `microbatches` microbatches leave
+  /// for later passes. `HasChunks`: true if a stage of the plan has several chunks.
   template <bool HasChunks>
   [[nodiscard]] [[gnu::cold]] constexpr placed_passes place(stage_program const& passes,
                                                             int microbatches) const {
@@ -49,7 +51,7 @@ struct stage_arena {
 /// Lays out the activation arena of a stage.
 ///
 /// `passes`: passes of a training step.
-/// `least_bytes`: least bytes for the buffers that the passes leave for each other.
+/// `least_bytes`: the least number of bytes for the buffers that passes leave for later passes.
 /// `HasChunks`: true if a stage of the plan has several chunks.
 template <bool HasChunks, int Leaves>
 [[gnu::cold]] constexpr stage_arena lay_out_arena(plan_ir const& plan, int stage,
@@ -108,7 +110,8 @@ template <bool HasChunks, int Leaves>
   return out;
 }
 
-/// Returns the bytes of the inputs and targets of one step, which every rank of a data rank holds.
+/// Returns the bytes of the inputs and targets of one step. All ranks with one data coordinate hold
+/// the same inputs and targets.
 template <class Plan>
 constexpr std::size_t batch_bytes(workload const& load) {
   auto const bytes_of = [&](value_info const& info) {
@@ -127,9 +130,9 @@ constexpr std::size_t batch_bytes(workload const& load) {
              : bytes;
 }
 
-/// The places of a trainer's small numbers, in bytes: numbers of a step, numbers of its slices, the
-/// sums of squares, groups of parameters that an optimizer treats alike, the blocks that are
-/// squared, and the numbers that ranks compare.
+/// The offsets of a trainer's tables of numbers, in bytes: numbers of a step, numbers of its
+/// slices, the sums of squares, groups of parameters that an optimizer treats alike, the blocks
+/// that are squared, and the numbers that ranks compare.
 struct number_tables {
   static constexpr std::size_t step_bytes = 512, update_bytes = 32, squares_bytes = 24;
   std::size_t slices_at = 0, norm_partials_at = 0, updated_at = 0, squared_at = 0, agreed_at = 0,
@@ -169,16 +172,18 @@ constexpr number_tables lay_out_numbers(int stage, mesh const& grid) {
 /// The arena in which a rank adds up the gradients of its slices, in elements. It has accumulators
 /// as long as all gradients, and after them staging buffers for the blocks that ranks transfer at
 /// one time. Sums follow a fixed binary tree over the slices, so that they have equal bits on any
-/// number of ranks; a partial sum that waits for its sibling needs an accumulator of its own.
-/// Without slices there is one accumulator and no staging buffer.
+/// number of ranks; a partial sum that waits for its sibling needs an accumulator of its own. The
+/// slices of a rank form subtrees; the sum of a subtree, its root, is sent to other ranks. Without
+/// slices there is one accumulator and no staging buffer.
 struct slice_arena {
   int accumulators = 1;
-  int roots = 1;           ///< the most roots of a rank
+  int roots = 1;           ///< the greatest number of roots of a rank
   std::size_t stride = 0;  ///< distance between two accumulators
-  std::size_t piece = 0;   ///< elements of each root, for each rank, that are sent at one time
+  std::size_t piece = 0;   ///< elements of a root that are sent to a rank at one time
   std::size_t sent_at = 0, received_at = 0, total = 0;
 
-  /// The most bytes that are sent at one time, except for one alignment for each root and rank.
+  /// The most bytes that a rank sends at one time. Rounding up to the alignment may add to them,
+  /// once for each root and rank.
   static constexpr std::size_t most_bytes = std::size_t{1} << 20;
 };
 
@@ -204,11 +209,11 @@ constexpr slice_arena lay_out_slices(parameter_layout const& layout, int slices,
 }
 
 /// The places of the model's outputs on a rank: the outputs of a prediction, or of one microbatch
-/// for measures. After them are a staging buffer, in which the outputs of one microbatch are made
-/// whole, and the numbers of measures.
+/// for measures. After them are a staging buffer, in which the outputs of one microbatch are
+/// gathered from the tensor axis, and the numbers of measures.
 struct output_room {
-  std::size_t elements = 0;                               ///< elements of the outputs
-  std::size_t staging_at = 0, numbers_at = 0, total = 0;  ///< in bytes
+  std::size_t elements = 0;                               ///< number of elements of the outputs
+  std::size_t staging_at = 0, numbers_at = 0, total = 0;  ///< offsets and length, in bytes
 };
 
 /// Lays out the outputs. `part`: a prediction or an evaluation.
@@ -228,11 +233,12 @@ constexpr output_room lay_out_outputs(int stage, workload const& load, job_part 
 
 /// Returns the bytes that a rank of one stage of a plan needs.
 ///
-/// Each arena is as long as its placement says: parameters as they are kept, gradients as they are
-/// summed, the optimizer's state and averages as they are owned. If layers see copies in another
-/// type, the copies are kept, and the parameters themselves are held as they are owned.
-/// Frozen parameters are only kept. Example: under data_parallel<4, zero<1>> a rank has all
-/// parameters and gradients and a quarter of the optimizer's state.
+/// The length of an arena follows from the placement of its values (see parameter_rules):
+/// parameters are placed as `kept`, gradients as `summed`, the optimizer's state and averages as
+/// `owned`. If layers see copies in another type, the copies are placed as `kept` and the
+/// parameters themselves as `owned`. Frozen parameters have neither gradients nor states. Example:
+/// under data_parallel<4, zero<1>> a rank has all parameters and gradients and a quarter of the
+/// optimizer's state.
 template <class Plan>
 [[gnu::cold]] constexpr memory_need memory_of_stage(int stage, workload const& load,
                                                     stage_program const& passes) {

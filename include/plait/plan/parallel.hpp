@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Included first, because messages name all files on the way to a check.
+// Included first, because compilers' messages name all files through which a check is included.
 #include "plait/core/precision.hpp"
 #include "plait/layer/combinators.hpp"
 #include "plait/plan/checks.hpp"
@@ -35,7 +35,7 @@ struct parallel {
   static_assert(detail::precision_of<Element>::is_one,
                 "parallel<Model, Policy, Element>: Element is neither float nor double; for "
                 "bfloat16 write precision<bfloat16, float>");
-  // This check is in front of the plan, whose errors would otherwise be first.
+  // This check precedes the plan, so that its error is reported before errors of the plan.
   static_assert(planning::has_few_layers<planning::leaf_count<Model>, planning::most_layers>);
   static_assert(ext::mesh_of<Policy>.dimension_count >= 0);
   using model = Model;

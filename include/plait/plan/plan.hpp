@@ -44,8 +44,7 @@ constexpr std::size_t sequence_length_of(auto const& tree) {
   return 1;
 }
 
-/// Deals out the chunks of a model to its stages; the chunks of a stage follow one another in the
-/// result.
+/// Assigns the chunks of a model to its stages and returns them stage by stage.
 template <std::size_t Stages, std::size_t Chunks>
 constexpr std::array<unit_range, Stages * Chunks> deal_out(lean_vector<unit_range> const& split,
                                                            chunk_placement how) {
@@ -90,7 +89,8 @@ constexpr auto find_needed_gradients(program<Leaves> const& code, auto const& le
   return out;
 }
 
-/// The schedule and the cuts of a policy along the stage axis, or the defaults.
+/// The schedule of a pipeline policy and its cut into stages. The primary template has the defaults
+/// of a plan without one.
 template <class Stage>
 struct stage_policy {
   using schedule_type = one_forward_one_backward;
@@ -145,15 +145,16 @@ struct plan {
   /// The number of slices of a global batch whose gradients are summed slice by slice; 0 without
   /// reproducible.
   static constexpr int slices = slices_of<Policy>;
-  /// The least bytes of a bucket of gradients; 0 if gradients are reduced after all passes.
+  /// The least number of bytes of a bucket of gradients; 0 if gradients are reduced after all
+  /// passes.
   static constexpr std::size_t bucket_bytes = bucket_bytes_of<Policy>;
-  /// True if each rank owns blocks of the arenas and not all of them.
+  /// True if the optimizer of a rank updates only blocks of the parameters, as under zero<1>.
   static constexpr bool cuts_arenas = !rules.cut_axes().empty();
   /// True if ranks may join and leave while the job runs: results have equal bits for any number of
   /// data ranks, the launch gives this number, and each rank holds all of the state.
   static constexpr bool is_elastic = slices > 0 && !grid.is_complete() && !cuts_arenas;
-  /// Returns the number of ranks of a mesh with different samples; each has a block of the global
-  /// batch.
+  /// Returns the number of ranks of a mesh that have different samples, which is the number of
+  /// blocks of the global batch.
   static constexpr int batch_ranks(mesh const& of) { return block_of(samples, of, {}).blocks; }
   static constexpr int tensor_ranks = grid.size(axis::tensor);
   static constexpr int stages = grid.size(axis::stage);
@@ -209,7 +210,7 @@ struct plan {
   static constexpr recompute_table recomputes =
       table_of_recomputes(code, reruns, records, unit_recomputes);
 
-  /// The first body that a layer lacks.
+  /// The first function (forward, or part of a backward) that a layer lacks.
   static constexpr auto missing = find_missing_body(code, tree.leaves, needs_gradient);
 
   // The checks follow all constants: after a first error some compilers give up on constants, with
@@ -279,7 +280,7 @@ struct plan {
         return false;
     if (splits_backward && way == direction::backward && step >= 0 &&
         code.steps[step].kind == step_kind::branch)
-      return false;  // the epilogue adds to both gradients, so it needs an undivided `backward`
+      return false;  // the epilogue needs the whole `backward`: it adds to both gradients
     if (way == direction::forward && step >= 0 && step < code.steps.size() &&
         code.steps[step].kind == step_kind::add && !storage.shares_place(code.steps[step]))
       return false;
@@ -339,8 +340,8 @@ struct plan {
     return training_timetable<schedule_type, stages>(microbatches).stages[std::size_t(stage)].slots;
   }
 
-  /// Returns the places of the activation buffers on a rank of `stage`. If the stage's passes in a
-  /// training step are already known, they can be given.
+  /// Returns the places of the activation buffers on a rank of `stage`. A caller that already
+  /// has the stage's passes in a training step can pass them.
   static constexpr stage_arena arena_for(int stage, workload const& load) {
     return arena_for(stage, load, passes_of(stage, load));
   }
@@ -349,7 +350,7 @@ struct plan {
     int const microbatches = completed(load).microbatches;
     auto const layout = activation_layout_for(load.rows);
     std::size_t least = 0;
-    if constexpr (slices > 0 && chunks > 1)  // ranks with one slice less have another order
+    if constexpr (slices > 0 && chunks > 1)  // with one slice less, the order of passes differs
       if (microbatches > 1) {
         auto const fewer = training_timetable<schedule_type, stages>(microbatches - 1);
         least = lay_out_arena<true>(ir_of<plan>, stage, layout, fewer.stages[std::size_t(stage)],
@@ -359,8 +360,8 @@ struct plan {
     return lay_out_arena<(chunks > 1)>(ir_of<plan>, stage, layout, passes, microbatches, least);
   }
 
-  /// Returns the bytes that a rank of `stage` needs. If the stage's passes in a training step are
-  /// already known, they can be given.
+  /// Returns the bytes that a rank of `stage` needs. A caller that already has the stage's passes
+  /// in a training step can pass them.
   static constexpr memory_need memory(int stage, workload const& load) {
     return memory(stage, load, passes_of(stage, load));
   }
@@ -374,8 +375,8 @@ struct plan {
     return std::move(table.stages[std::size_t(stage)]);
   }
 
-  /// Returns the bytes of the rank that needs most. With an optimizer's type, its number of states
-  /// replaces the workload's.
+  /// Returns the bytes of the rank that needs the most memory. With an optimizer's type, its number
+  /// of states replaces the workload's.
   static constexpr std::size_t bytes_per_rank(workload const& load) {
     auto const table = training_timetable<schedule_type, stages>(completed(load).microbatches);
     std::size_t most = 0;
@@ -423,8 +424,9 @@ struct plan {
     return grid.with_ranks_at_launch(load.data_ranks);
   }
 
-  /// Returns the workload with the numbers that the plan determines. If a global batch is cut into
-  /// slices, each microbatch is one slice, and the rank with the most slices decides.
+  /// Returns `load` with the numbers that the plan determines. If a global batch is cut into
+  /// slices, each microbatch is one slice, so the number of microbatches is the greatest number of
+  /// slices on a rank.
   static constexpr workload completed(workload load) {
     if (slices > 0)
       load.microbatches =
@@ -438,7 +440,7 @@ struct plan {
     auto const table = timetable_of_rows<plan>(completed(load), job_part::training);
     return bytes_sent_by_stage<plan>(over, stage, load, table);
   }
-  /// Returns bytes_sent of the stage that sends most.
+  /// Returns the traffic of the stage whose ranks send the most bytes.
   static constexpr traffic_need bytes_sent(axis_set over, workload const& load) {
     traffic_need most;
     auto const table = timetable_of_rows<plan>(completed(load), job_part::training);
@@ -488,7 +490,7 @@ struct plan {
   static constexpr bool has_frozen = count_tensors(code, entries, one_if_frozen) > 0;
   static constexpr bool has_buffers = count_tensors(code, entries, one_if_buffer) > 0;
 
-  /// Returns the parameters that a rank of a stage has, in the order of the layers.
+  /// Returns the blocks of parameters that a rank of a stage has, in the order of the layers.
   ///
   /// `block`: the tensor rank's block of parameters that forms cut.
   /// `complete`: the job's mesh with all its sizes.
@@ -499,7 +501,7 @@ struct plan {
                             block, tensor_ranks);
   }
 
-  /// Returns the parameters of all stages, in the order of the layers.
+  /// Returns the blocks of parameters of all stages, in the order of the layers.
   [[gnu::cold]] static lean_vector<parameter_block> blocks_of_model(mesh const& complete) {
     lean_vector<parameter_block> out;
     std::array<lean_vector<parameter_block>, std::size_t(stages)> of_stages;
@@ -525,7 +527,8 @@ struct plan {
     auto const piece = piece_of_squares(entry);
     return entry.is_trained() ? int((entry.local_count() + piece - 1) / piece) : 0;
   }
-  /// Returns the number of elements whose squares are added up separately.
+  /// Returns the length of the pieces of a parameter whose squares are added up separately, in
+  /// elements.
   static constexpr std::size_t piece_of_squares(parameter_entry const& entry) {
     return slices > 0 ? square_piece : entry.local_count();
   }

@@ -25,7 +25,7 @@ struct plan_facts {
   lean_vector<parameter_block> (*blocks_of_model)(mesh const& complete);
 };
 
-/// The facts of a plan.
+/// The numbers and functions of `Plan`.
 template <class Plan>
 inline constexpr plan_facts facts_of_plan{
     ir_of<Plan>, [](int stage, workload const& load) { return Plan::memory(stage, load); },

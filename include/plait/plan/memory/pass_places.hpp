@@ -14,8 +14,9 @@
 
 namespace plait::planning {
 
-/// A range of the arena. `offset` is its first byte. It consists of the pieces [first, end): ranges
-/// that share bytes share a piece, so waits are planned by comparing pieces.
+/// A range of bytes of the activation arena, from byte `offset` on. The borders of all ranges cut
+/// the arena into numbered pieces, and this range consists of pieces [first, end). Ranges that
+/// share bytes share a piece, so comparing numbers of pieces tells which operations must wait.
 struct placed_range {
   std::size_t offset = 0;
   int first = 0, end = 0;
@@ -26,7 +27,7 @@ struct placed_range {
 enum class live_buffer : int {
   stash,           ///< the values that the chunk's layers have saved
   gradient_stash,  ///< gradients that the first half of a backward leaves for the second half
-  input,           ///< the output of the chunk before it
+  input,           ///< the chunk's input, received from the chunk before it
   gradient         ///< gradient with respect to the chunk's output, from the next chunk
 };
 
@@ -37,15 +38,16 @@ inline constexpr int live_buffers = int(live_buffer::gradient) + 1;
 struct chunk_arena {
   unit_range units{};
   bool begins_model = false, ends_model = false;  ///< true for the model's first and last chunk
-  /// True if another stage or chunk sends the gradient with respect to its output.
+  /// True if another chunk computes the gradient with respect to this chunk's output.
   bool receives_gradient = false;
-  /// The chunks of the same stage that produce its input and read its output; -1: other stages do.
+  /// The chunks of the same stage that produce this chunk's input and read its output; -1 if a
+  /// chunk of another stage does.
   int handed_from = -1, handed_to = -1;
-  std::size_t activation_stash_bytes = 0;  ///< the stashes of all copies in the chunk
-  /// Stash of gradients, where a backward is split in halves.
+  std::size_t activation_stash_bytes = 0;  ///< saved activations of all units of the chunk
+  /// Gradients that the first half of a split backward saves for the second half.
   std::size_t gradient_stash_bytes = 0;
-  std::size_t input_bytes = 0;   ///< activation from the chunk before it
-  std::size_t output_bytes = 0;  ///< activation for the next chunk
+  std::size_t input_bytes = 0;   ///< bytes of the chunk's input
+  std::size_t output_bytes = 0;  ///< bytes of the chunk's output, or of its gradient
 
   /// Returns true if the input comes from another stage.
   [[nodiscard]] constexpr bool receives_input() const { return !begins_model && handed_from < 0; }
@@ -61,8 +63,8 @@ struct chunk_arena {
   }
 };
 
-/// The life of a live buffer: it occupies its bytes from one operation of a stage's list to
-/// another.
+/// The life of a live_buffer: it occupies its bytes from operation `from` of a stage's list to
+/// operation `to`.
 struct live_range {
   live_buffer what = live_buffer::stash;
   int chunk = 0, microbatch = 0;
@@ -112,7 +114,7 @@ struct live_range {
       case work::receive_activation: touch(live_buffer::input, now.chunk); continue;
       case work::receive_gradient: touch(live_buffer::gradient, now.chunk); continue;
       case work::send_activation: touch(live_buffer::stash, now.chunk); continue;
-      case work::send_gradient: continue;  // is in an edge buffer
+      case work::send_gradient: continue;  // the gradient is in an edge buffer
       case work::forward:
       case work::backward:
       case work::backward_input:
@@ -148,7 +150,7 @@ struct live_range {
   return most;
 }
 
-/// Returns true if no two buffers that are live together share bytes.
+/// Returns true if no two buffers that are live at the same time share bytes.
 [[nodiscard]] [[gnu::cold]] constexpr bool are_apart(lean_vector<live_range> const& lives) {
   for (std::size_t i = 0; i < lives.size(); ++i)
     for (std::size_t k = 0; k < i; ++k)
@@ -162,8 +164,8 @@ constexpr std::size_t end_of(lean_vector<live_range> const& lives) {
   return end;
 }
 
-/// The lengths that lives have when they are placed: the length of the longest life of their kind,
-/// or the length of each life.
+/// The numbers of bytes that are reserved for lives when they are placed: the length of each life
+/// or, with `as_longest`, the length of the longest life of its kind.
 struct place_lengths {
   std::array<std::size_t, std::size_t(live_buffers)> longest{};
   bool as_longest = false;
@@ -189,8 +191,8 @@ struct place_lengths {
   });
 }
 
-/// Gives lives of one length a pool of equal slots, as many as are live at one time. `lives` must
-/// be sorted by `lengths`.
+/// Places lives of equal length in one pool of equal slots, which has as many slots as such lives
+/// exist at one time. `lives` must be sorted by `lengths`.
 [[gnu::cold]] constexpr void place_in_pools(lean_vector<live_range>& lives,
                                             place_lengths const& lengths) {
   std::size_t begin = 0, bytes = 0;
@@ -212,7 +214,7 @@ struct place_lengths {
 /// Places the lives in their order, the largest first, each at the lowest offset that is free while
 /// it lives.
 [[gnu::cold]] constexpr void place_largest_first(lean_vector<live_range>& lives) {
-  lean_vector<std::size_t> placed;  // by offset
+  lean_vector<std::size_t> placed;  // indices of placed lives, sorted by offset
   placed.reserve(lives.size());
   for (std::size_t i = 0; i < lives.size(); ++i) {
     auto& one = lives[i];
@@ -268,10 +270,10 @@ struct placed_passes {
   int pieces = 0;
   std::size_t bytes = 0;  ///< length of all slots together
   std::array<turn, std::size_t(live_buffers)> turns{};
-  int microbatches = 0;           ///< 0: microbatches take turns
-  lean_vector<live_range> all{};  ///< ordered by chunk, microbatch and value
+  int microbatches = 0;           ///< 0 with one chunk: microbatches take slots in turn
+  lean_vector<live_range> all{};  ///< ordered by chunk, microbatch and buffer
 
-  /// Returns the index of a value in `all`.
+  /// Returns the index of a buffer in `all`.
   [[nodiscard]] constexpr std::size_t number_of(live_buffer what, int chunk, int microbatch) const {
     auto const pass = std::size_t(chunk) * std::size_t(microbatches) + std::size_t(microbatch);
     return pass * std::size_t(live_buffers) + std::size_t(what);
@@ -347,12 +349,13 @@ struct placed_passes {
   return out;
 }
 
-/// The bytes of all places of a stage's passes, and the most that are live at one time.
+/// The bytes of the buffers that a stage's passes leave for each other: the bytes of all places,
+/// and the most bytes that are live at one time.
 struct passed_bytes {
   std::size_t all = 0, live = 0;
 };
-/// Returns the bytes of the places. `HasChunks`: true if a stage of the plan may have several
-/// chunks; otherwise the code for them is left out.
+/// Returns the bytes of the buffers that a stage's passes leave for each other. `HasChunks`: true
+/// if a stage of the plan may have several chunks; otherwise the code for them is left out.
 template <bool HasChunks>
 [[nodiscard]] [[gnu::cold]] constexpr passed_bytes bytes_of_passes(
     lean_vector<chunk_arena> const& chunks, stage_program const& passes, int microbatches) {

@@ -47,10 +47,11 @@ struct rerun_plan {
   std::array<unsigned char, steps> step{};
 };
 
-/// Returns the bit of an `again`, by its number.
+/// Returns the bit of the kind of `again` with number `what`.
 constexpr unsigned char bit_of(int what) { return static_cast<unsigned char>(1U << what); }
 
-/// Finds the nodes that run again. `kinds`: the bits of the kinds that units may have.
+/// Finds the nodes that run again for the backward. `kinds`: the bits of the kinds of recompute
+/// that units of the model have.
 template <int Leaves>
 class rerun_finder {
  public:
@@ -79,7 +80,8 @@ class rerun_finder {
       if (leaves[leaf].is_loss) return true;
     return false;
   }
-  /// Keeps all values of an item with a loss: a loss adds to its sum each time that it runs.
+  /// Keeps all values of an item with a loss: a loss adds to its sum each time that it runs, so it
+  /// must not run again.
   constexpr void keep_all(item const& piece) {
     for (int s = piece.first_step; s < piece.end_step; ++s) {
       out.value[at(code_.steps[s].in)] = made_never;
@@ -153,7 +155,7 @@ class rerun_finder {
     for (int v = piece.in;
          v < code_.values.size() && code_.values[v].item == code_.values[piece.in].item; ++v)
       needed[at(v)] = read[at(v)];
-    // The output is kept, and so is a value that becomes the output by a change of type alone.
+    // The item's output is kept, and so is a value that a node only renames to be the output.
     needed[at(piece.out)] = false;
     int output = piece.out;
     for (int s = piece.end_step - 1; s >= piece.first_step; --s) {
@@ -186,8 +188,8 @@ class rerun_finder {
       });
     }
   }
-  /// Returns true if a leaf may run again for its slots alone: if they are as wide as its output. A
-  /// few sums per row are kept instead.
+  /// Returns true if the slots that a leaf saves are at least as wide as its output. Only then may
+  /// the leaf run again for its slots alone; smaller slots, such as a few sums per row, are kept.
   constexpr bool has_wide_slots(step const& now, auto const& leaves) const {
     std::size_t columns = 0;
     for (int k = 0; now.leaf >= 0 && k < leaves[now.leaf].saved.own.size(); ++k)
@@ -200,7 +202,8 @@ class rerun_finder {
       if (!leaf.saved.own[k].is_always_kept) return true;
     return false;
   }
-  /// Notes that a value is kept under `what`, or is recomputed from `what` on.
+  /// Notes in a value's level `from` that the value is kept under kind `what` or, if `runs`, that
+  /// it is recomputed under `what` and the kinds above it.
   constexpr void settle(made_from& from, bool runs, int what) const {
     if (!runs) from = made_never;
     else if (from == made_never || from > what) from = static_cast<made_from>(what);
@@ -209,17 +212,19 @@ class rerun_finder {
   program<Leaves> const& code_;
 };
 
-/// The order of the records of units. A record has the buffers that are kept under all kinds of
-/// recompute first and those that are recomputed under most kinds last. So a unit of any kind keeps
-/// a prefix of the record as its stash, and the rest has the same offsets in the working record.
-/// Then an address is one comparison, and copies of a repeat may have different kinds.
+/// The order of the buffers in a unit's record, which has the values and slots that its backward
+/// reads. First are the buffers that are kept under all kinds of recompute; last are the buffers
+/// that are recomputed under most kinds. So a unit of any kind keeps a prefix of the record as its
+/// stash, and the rest has the same offsets in the working record. Then one comparison finds the
+/// address of a buffer, and copies of a repeat may have different kinds.
 template <int Leaves>
 struct record_levels {
-  /// Levels of kept buffers.
+  /// The level of each kept buffer, indexed by the number of its root value.
   std::array<made_from, std::size_t(program<Leaves>::most_values)> root{};
   std::array<made_from, std::size_t(Leaves)> slots{};
-  /// For each item, a bit for each kind of `again` under which its units work in the working record
-  /// (`works`), run again (`runs`), and then write their output again (`overwrites`).
+  /// For each item, a bit for each kind of `again` under which its units use the working record
+  /// (`works`), have nodes that run again (`runs`), and overwrite their output when these nodes run
+  /// (`overwrites`).
   std::array<unsigned char, std::size_t(2 * Leaves + 1)> works{}, runs{}, overwrites{};
 };
 
@@ -271,7 +276,7 @@ constexpr record_levels<Leaves> level_records(
   return out;
 }
 
-/// Stands in for tables of recompute in plans that recompute nothing.
+/// An empty type that replaces the tables of recompute in plans that recompute nothing.
 struct no_reruns {};
 
 template <bool HasReruns, int Leaves>

@@ -12,8 +12,8 @@
 
 namespace plait::planning {
 
-/// Returns the flops per row of what recompute of kind `what` runs again in a unit of an item, on
-/// one rank of the tensor axis.
+/// Returns the flops per row of the layers that a unit of an item runs again under recompute of
+/// kind `what`, on one rank of the tensor axis.
 template <class Plan>
 constexpr double rerun_flops_per_row(int item, again what) {
   double sum = 0;

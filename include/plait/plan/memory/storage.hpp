@@ -14,7 +14,7 @@ enum class storage_kind : int {
   input,      ///< the item's input (or the gradient with respect to it), given by the caller
   output,     ///< the item's output (or the gradient with respect to it), given by the caller
   kept,       ///< a buffer that lives from the forward to the backward of one microbatch
-  transient,  ///< a buffer that lives within one call
+  transient,  ///< a buffer that is used only while the item's pass runs
 };
 
 /// The place of one value: the start of the buffer of value `root`, or this rank's block of rows in
@@ -47,15 +47,16 @@ struct storage_plan {
   }
 };
 
-/// Merges values that share a buffer. A root notes what must not happen to its buffer.
+/// Merges values that share a buffer into groups. The entries of a group's root tell if nodes may
+/// overwrite the buffer.
 template <int Values>
 struct buffer_sharing {
   std::array<int, static_cast<std::size_t>(Values)> parent{};
-  /// True for a block of the parent's rows.
+  /// True if the value is a block of its parent's rows.
   std::array<bool, static_cast<std::size_t>(Values)> block{};
   /// True if the buffer must keep its value.
   std::array<bool, static_cast<std::size_t>(Values)> must_stay{};
-  /// Number of residuals that read it later.
+  /// The number of residuals that read the buffer later.
   std::array<int, static_cast<std::size_t>(Values)> readers{};
   static_view<bool> apart{};  ///< values that nothing may overwrite; may be empty
 

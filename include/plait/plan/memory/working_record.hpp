@@ -19,10 +19,10 @@ namespace plait::planning {
 
 /// The recompute decisions of a plan as numbers, in one type for all plans.
 struct recompute_table {
-  static_view<unsigned char> steps{};  ///< for each node, bits: see rerun_plan::step
-  /// For each item, bits: see record_levels.
+  static_view<unsigned char> steps{};  ///< for each node, the bits of rerun_plan::step
+  /// For each item, the bits of the fields of record_levels with these names.
   static_view<unsigned char> works{}, runs{}, overwrites{};
-  /// For each unit of the model, its kind; empty: nothing is recomputed.
+  /// For each unit of the model, its kind of recompute; empty if nothing is recomputed.
   static_view<again> units{};
 
   [[nodiscard]] constexpr bool any() const { return steps.size() > 0; }
@@ -35,8 +35,8 @@ struct recompute_table {
 /// Returns the kind of recompute of each unit. `of` is called with the stage and the unit's number
 /// within the stage.
 ///
-/// `chunk_units`: the units of each chunk, stage by stage.
-/// `chunks`: chunks per stage.
+/// `chunk_units`: the units of each chunk, sorted by stage. `chunks`: the number of chunks on each
+/// stage.
 template <std::size_t Units>
 constexpr std::array<again, Units> list_unit_recomputes(auto const& chunk_units, int chunks,
                                                         auto of) {

@@ -25,11 +25,11 @@ namespace plait::planning {
 /// weights, since the work is equal and fewer bytes are sent.
 struct form_cost {
   double flops = 0;  ///< forward work per row; work that all ranks repeat counts in full
-  /// Elements of matrices that a rank holds. Vectors do not count: otherwise the planner would
-  /// gather activations only to be able to split a bias.
+  /// The number of elements of matrices that a rank holds. Vectors do not count, or the planner
+  /// would gather activations only to be able to split a bias.
   double held = 0;
   double bytes_sent = 0;  ///< elements per row that are sent, forward and backward
-  int calls = 0;          ///< number of collectives, forward and backward
+  int calls = 0;          ///< number of collectives in the forward and the backward
   bool possible = true;
 
   friend constexpr form_cost operator+(form_cost const& a, form_cost const& b) {
@@ -55,7 +55,7 @@ enum class planning_error : int {
   nothing_divides,     ///< a layer that can be split has no form whose lengths the ranks divide
   unknown_form,        ///< use_form names a form that the layer does not have
   form_not_divisible,  ///< the ranks do not divide the lengths of the form that use_form names
-  /// As `nothing_divides`, and the ranks are not the multiple that another form needs.
+  /// As `nothing_divides`; the ranks are also not the multiple that another form needs.
   nothing_multiple,
   no_chain,  ///< no sequence of forms leads from the first layer to the last
 };
@@ -104,7 +104,7 @@ constexpr std::size_t indivisible_length(leaf_info const& leaf, form_info const&
 /// The operations that move a value of any width between two placements, and its gradient back.
 struct crossing {
   row_operation there = local_move::none, back = local_move::none;
-  bool possible = false;           ///< true if the table makes the transition automatically
+  bool possible = false;           ///< true if the planner may insert this transition
   bool possible_to_train = false;  ///< true if, in addition, the gradient can be moved back
 };
 
@@ -131,7 +131,7 @@ constexpr crossing crossing_between(placement from, placement to) {
   return {row.moves, back.moves, possible, possible && back.is_made()};
 }
 
-/// Returns the transition of an edge. Several values are already moved, each by its branch.
+/// Returns the transition of an edge. Several values have already been moved by their branches.
 constexpr crossing crossing_between(edge_placements const& from, edge_placements const& to) {
   if (from.count == 1 && to.count == 1) return crossing_between(from.at[0], to.at[0]);
   bool const same = from == to;
@@ -139,7 +139,7 @@ constexpr crossing crossing_between(edge_placements const& from, edge_placements
 }
 
 /// Returns the elements per row that an operation sends for a value of `width` elements per row. It
-/// is computed for a million rows, so that rounding up to whole bytes does not show.
+/// is computed for a million rows, so that rounding up to whole bytes has no effect.
 constexpr double elements_per_row(row_operation moves, std::size_t width, int ranks) {
   return static_cast<double>(row_bytes(moves, static_cast<std::int64_t>(width) * 1000000, ranks)) *
          1e-6;
@@ -160,17 +160,17 @@ constexpr form_cost crossing_cost(crossing const& row, std::size_t width, int ra
 /// Finds the best sequence of forms by dynamic programming over the tree. For each node of the tree
 /// it lists passages: a passage is the cheapest way through the node from one input placement to
 /// one output placement. `sequential` joins the passages of its children through the transitions
-/// between them, `residual` keeps ways that end in the placement they began in, and `repeat`
-/// multiplies such a way by its count. Afterwards `choose` walks the best way back and notes the
-/// form of each leaf. Example: a linear layer of forms `whole`, `column` and `row_split` has three
-/// passages.
+/// between them, `residual` keeps passages that end in the placement in which they begin, and
+/// `repeat` multiplies the cost of such a passage by its count. Afterwards `choose` follows the
+/// cheapest passage back to the leaves and notes their forms. Example: a linear layer of forms
+/// `whole`, `column` and `row_split` has three passages.
 ///
-/// A node has few passages, so only existing passages are stored, those for all nodes in one list:
-/// a compiler's memory for a constant grows with the capacity of its tables. Compilers also limit
+/// A node has few passages, so only existing passages are stored, in one list for all nodes: a
+/// compiler's memory for a constant grows with the capacity of its tables. Compilers also limit
 /// calls and statements in constant expressions, so the inner loops contain as few as possible.
 template <class Tree>
 struct form_planner {
-  /// The best way through a node between two placements, given by their numbers.
+  /// The cheapest way through a node; `from` and `to` are indices in `placements`.
   struct passage {
     int from = 0, to = 0;
     int form = -1;  ///< index of the form, if the node is a leaf
@@ -181,9 +181,9 @@ struct form_planner {
     int first = 0, end = 0;
     int chain = -1;
   };
-  /// The choices of the best ways through a sequential. For each child and cell, a pick encodes the
-  /// placement in which the child is entered and the placement that the child before it left. Cells
-  /// have a row for each input placement of the first child and a column for each placement.
+  /// The cheapest ways through a sequential. For each child, `picks` has a table with a row for
+  /// each input placement of the first child and a column for each output placement of the child.
+  /// An entry encodes the child's input placement and the output placement of the child before it.
   struct chain_picks {
     std::vector<int> from{};
     std::vector<int> children{};
@@ -194,11 +194,11 @@ struct form_planner {
   int ranks;
   form_cuts cuts;
   lean_vector<edge_placements> placements{};
-  lean_vector<crossing> crossings{};  ///< transition between any two placements
+  lean_vector<crossing> crossings{};  ///< transitions between any two placements
   lean_vector<passage> passages{};    ///< passages of all nodes, each node's in ascending order
   lean_vector<solved> leaves{}, nodes{};
   lean_vector<chain_picks> chains{};
-  /// Costs of transitions on edge `edge`, filled when asked; `crossed_on` has the edge of an entry.
+  /// Costs of transitions on edge `edge`, computed when needed; `crossed_on` has each entry's edge.
   lean_vector<form_cost> crossed{};
   std::vector<int> crossed_on{};
   int edge = 0;
@@ -217,7 +217,7 @@ struct form_planner {
     placements.push_back(at);
     return places;
   }
-  /// Returns the number of a list of placements, and also numbers each placement in it.
+  /// Returns the index of a list of placements. Adds the list and each placement in it if needed.
   constexpr int index_of(edge_placements const& several) {
     for (int i = 0; i < several.count; ++i) index_of(several.at[std::size_t(i)]);
     edge_placements const* const known = placements.data();
@@ -227,7 +227,8 @@ struct form_planner {
     placements.push_back(several);
     return places;
   }
-  /// Returns the placement in which branch `which` ends if its node ends in `to`, both as numbers.
+  /// Returns the index of the placement in which branch `which` of a node ends, if `to` is the
+  /// index of the placements in which the node ends.
   constexpr int end_of_branch(int to, int which) {
     auto const& ends = placed(to);
     return ends.count == 1 ? to : index_of(ends.at[std::size_t(which)]);
@@ -269,8 +270,8 @@ struct form_planner {
     if (cost.possible) passages.push_back({from, to, -1, cost});
   }
 
-  /// Adds a form to the leaf's passages, which begin at `first`, unless one is as good in its
-  /// place.
+  /// Adds a passage to the leaf's list, which begins at `first`, unless one between equal
+  /// placements costs no more.
   constexpr void add_form(std::size_t first, passage const& made) {
     auto at = passages.size();
     for (; at > first; --at) {
@@ -306,8 +307,8 @@ struct form_planner {
       bool const uses_sequence = uses(form, dim::sequence);
       if (uses_sequence && !cuts.sequence) continue;
       bool const divides = form.divides(ranks);
-      // A form that splits a table but no work counts only if the ranks divide the table. Otherwise
-      // a layer without any other form runs whole, and that is not an error.
+      // A form that splits parameters but no work counts only if the ranks divide them. Otherwise a
+      // layer without any other form runs whole, and that is not an error.
       if (is_meant && may_split && !uses_sequence && form.shares_anything()) {
         wants_split = wants_split || must_divide || form.shares_work();
         can_split = can_split || divides;
@@ -334,7 +335,7 @@ struct form_planner {
         chosen.error_length = indivisible_length(leaf, form, ranks);
   }
 
-  /// Solves the children of a sequential in order, for each input placement of the first child.
+  /// Finds the cheapest ways through a sequential, child by child, for each input placement.
   constexpr void solve_chain(int at) {
     chain_picks ways;
     auto& from = ways.from;
@@ -377,7 +378,7 @@ struct form_planner {
               auto const& before = reached[row + left];
               if (!before.possible) continue;
               auto& best = next[row + each->to];
-              // Most ways cost more work than the best so far: a transition costs none.
+              // Skip ways with more flops than the best so far; a transition has no flops.
               if (best.possible && best.flops < before.flops + each->cost.flops) continue;
               auto const cost = before + entry + each->cost;
               if (best.possible && !(cost < best)) continue;
@@ -553,14 +554,14 @@ struct form_planner {
     // Reserves room for three possible forms per leaf, so that the list is seldom reallocated.
     passages.reserve(std::size_t(3 * tree.leaves.size() + tree.nodes.size()));
     leaves.reserve(std::size_t(tree.leaves.size()));
-    for (int i = 0; i < tree.leaves.size(); ++i) read_leaf(i);  // collects the placements
+    for (int i = 0; i < tree.leaves.size(); ++i) read_leaf(i);  // also collects the placements
     for (auto const& from : placements)
       for (auto const& to : placements) crossings.push_back(crossing_between(from, to));
     crossed.resize(crossings.size());
     crossed_on = std::vector(crossings.size(), -1);
     nodes.resize(std::size_t(tree.nodes.size()));
     solve(0);
-    // The first layer may want another placement: an input from outside can be cut for free.
+    // The first layer may read another placement: each rank cuts the model's input without sending.
     branch best;
     auto const input = tree.leaves[0].input(), output = output_of(0);
     std::size_t const width = input.kind == value_kind::tokens ? 0 : input.width;
@@ -587,7 +588,7 @@ struct form_planner {
 /// `cuts`: the dimensions that forms may cut.
 /// Cost: at compile time, for each layer as many steps as it has forms times placements that its
 ///       input may have; the body of a repeat counts once.
-/// Errors: reported in the result, from which `plan` makes a static_assert.
+/// Errors: reported in the result, which `plan` checks by a static_assert.
 template <class Tree>
 constexpr auto choose_forms(Tree const& tree, int ranks, form_cuts cuts) {
   form_planner<Tree> planner{tree, ranks, cuts};

@@ -178,8 +178,8 @@ struct outline_of<times<Weight, L>> : outline_of<L> {
   }
 };
 
-/// Returns the number of elements in one scope of names: leaves, names and repeats, without the
-/// elements below them.
+/// Returns the number of entries that node `at` adds to one scope of parameter names. A leaf, a
+/// named layer and a repeat are one entry each; nodes below them belong to other scopes.
 [[gnu::cold]] constexpr int count_scope(auto const& tree, int at) {
   auto const& here = tree.nodes[at];
   if (here.kind == node_kind::leaf || here.kind == node_kind::named ||
@@ -209,7 +209,7 @@ using characters = std::vector<char>;
 [[gnu::cold]] constexpr void name_leaves(auto const& tree, int at, characters const& prefix,
                                          bool alone, int& number, lean_vector<characters>& out) {
   auto const& here = tree.nodes[at];
-  // Two returns and not one conditional expression: g++ 12 frees its result twice at compile time.
+  // Two returns, because g++ 12 frees the result of a conditional expression twice at compile time.
   auto const numbered = [&] {
     if (alone) return prefix;
     return joined(prefix, number, name("."));
@@ -239,7 +239,7 @@ using characters = std::vector<char>;
     name_leaves(tree, child, prefix, alone, number, out);
 }
 
-/// Returns the names of the leaves below node `at`, as if the model had no other nodes.
+/// Returns the names of the leaves below node `at`, as if node `at` were the whole model.
 constexpr lean_vector<characters> leaf_characters(auto const& tree, int at = 0) {
   lean_vector<characters> names;
   int number = 0;

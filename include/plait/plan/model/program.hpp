@@ -41,7 +41,7 @@ struct step {
   int in = -1;
   int out = -1;
   int skip = -1;
-  /// The other inputs of a leaf that has several.
+  /// The inputs of a leaf after its first, if it has several.
   static_vector<int, int(input_placements::most_more)> more{};
   int made_again = -1;  ///< see node::made_again
 };
@@ -52,8 +52,8 @@ constexpr transition row_of_move(auto const& values, step const& now, direction 
   return row_of_move(values[now.in].at, values[now.out].at, way);
 }
 
-/// A piece of the model that one pipeline stage runs as a whole: a layer, a residual, or one copy
-/// of a repeat's body.
+/// A part of the model that one pipeline stage runs as a whole: a layer, a residual, or the body of
+/// a repeat, with its number of copies.
 struct item {
   int first_step = 0, end_step = 0;
   int first_leaf = 0, end_leaf = 0;
@@ -71,7 +71,7 @@ constexpr int count_units(static_view<item> items) {
   return items.size() == 0 ? 0 : items[items.size() - 1].units().end;
 }
 
-/// Returns the number of the item that `unit` is a copy of.
+/// Returns the number of the item that has `unit` as one of its copies.
 constexpr int item_of(static_view<item> items, int unit) {
   int at = 0;
   while (!items[at].units().contains(unit)) ++at;
@@ -109,11 +109,11 @@ struct program_builder {
   Tree const& tree;
   Chosen const& chosen;
   int ranks;
-  /// A reference, and not a value: g++ 12 could not copy a value out of here once it has reported
-  /// an error elsewhere.
+  /// This is a reference because g++ 12 cannot copy a value out of the builder after it has
+  /// reported an error elsewhere.
   program<leaves>& out;
 
-  /// Returns true if the planner has chosen the placement in which a node of this kind is entered.
+  /// Returns true for the kinds of nodes for which `chosen.edges` has the placement of their input.
   static constexpr bool has_edge(node_kind kind) {
     return kind == node_kind::residual || kind == node_kind::fan_out || kind == node_kind::sum_of;
   }
@@ -138,7 +138,8 @@ struct program_builder {
     return out.steps.size() - 1;
   }
 
-  /// `made_again`: the field of the tree's node that asks for the move.
+  /// Returns value `from` in placement `at`: `from` itself, or the output of a move that is added.
+  /// `made_again`: this field of the tree's node for which the move is added.
   constexpr int move_to(int from, placement at, int made_again = -1) {
     if (out.values[from].at == at) return from;
     int const moved = add_value(out.values[from].info, at);
@@ -241,8 +242,9 @@ struct program_builder {
     }
   }
 
-  /// Appends an item that only moves its input. The last node of a repeat cannot move its output
-  /// for the next item, because a repeat must end in the placement in which it begins.
+  /// Appends an item that only changes the placement of its input. The last node of a repeat cannot
+  /// move its output for the next item, because a repeat must end in the placement in which it
+  /// begins.
   constexpr void append_move(value_info info, placement from, placement to, int next_leaf) {
     open_item(1, false, next_leaf);
     int const in = add_value(info, from);

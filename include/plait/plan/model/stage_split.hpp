@@ -35,13 +35,14 @@ constexpr std::vector<int> balance(std::vector<double> const& costs, int stages)
   auto const at = [](int i) { return static_cast<std::size_t>(i); };
   std::vector<double> sums(costs.size() + 1, 0.0);
   for (int i = 0; i < units; ++i) sums[at(i + 1)] = sums[at(i)] + costs[at(i)];
-  // For each count of units, the smallest count with an equal sum: units may cost nothing.
+  // For the first i units, the smallest number of first units with an equal sum of costs, because
+  // units may cost nothing.
   std::vector<int> equal(costs.size() + 1, 0);
   for (int i = 1; i <= units; ++i)
     equal[at(i)] = sums[at(i)] == sums[at(i - 1)] ? equal[at(i - 1)] : i;
   // best[s][u]: the cost of the greatest stage when the first u units make s stages. from[s][u]:
-  // the first unit of the last of these stages. Among equals the earlier stages get less, as they
-  // hold more microbatches.
+  // the first unit of the last of these stages. Among equally good cuts the earlier stages get
+  // less, because they hold more microbatches.
   std::vector<std::vector<double>> best(at(stages + 1), std::vector<double>(at(units + 1), 1e300));
   std::vector<std::vector<int>> from(at(stages + 1), std::vector<int>(at(units + 1), 0));
   best[0][0] = 0;

@@ -7,8 +7,9 @@
 
 namespace plait::planning {
 
-/// The units [begin, end) of a model, in the order of its layers. Pipeline stages share the units
-/// among them: a unit is an item of the program, or one copy of a repeat.
+/// The units [begin, end) of a model, in the order of its layers. A unit is the smallest part of a
+/// model that is assigned to a pipeline stage: an item of the program, or one copy of a repeat's
+/// body.
 struct unit_range {
   int begin = 0, end = 0;
   [[nodiscard]] constexpr int count() const { return end - begin; }

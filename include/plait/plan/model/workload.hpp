@@ -16,7 +16,7 @@ enum class predicted : int {
   of_all         ///< the outputs of the global batch
 };
 
-/// The run-time numbers that bytes depend on.
+/// The run-time numbers on which the memory and the traffic of a plan depend.
 ///
 /// Example (tests/reference/names_in_use_test.cpp workload):
 ///     constexpr plait::workload load{.rows = 16, .microbatches = 2};
@@ -25,16 +25,18 @@ struct workload {
   std::size_t rows = 1;      ///< rows of one microbatch on one data rank: positions times samples
   int microbatches = 1;      ///< microbatches per step
   int data_ranks = 1;        ///< used only if the policy leaves the number to the launch
-  int optimizer_states = 2;  ///< number of arenas as large as the parameters: 2 for AdamW
+  int optimizer_states = 2;  ///< number of the optimizer's states for each parameter: 2 for AdamW
   bool sample_weights = false;  ///< true if samples have weights
   bool averages = false;        ///< true if weights are averaged over steps
   /// True if gradients are clipped, or steps that are not finite are skipped.
   bool gradient_norm = false;
   bool stops = false;  ///< true if ranks agree to stop on signals
   predicted prediction = predicted::nothing;
-  std::size_t measured_numbers = 0;  ///< numbers of an evaluation's measures that ranks add up
-  int source = 0;                    ///< rank of the data axis that sends its state to the others
-  bool ranked_sums = false;  ///< true for processes that transfer blocks to add up, see ranked_sum
+  /// The count of all numbers that the measures of an evaluation add up over the ranks.
+  std::size_t measured_numbers = 0;
+  int source = 0;  ///< data coordinate of the rank that sends the state to ranks that join
+  /// True if ranks are processes that add up blocks in staging buffers, see ranked_sum.
+  bool ranked_sums = false;
 };
 
 }  // namespace plait
@@ -46,15 +48,16 @@ struct memory_need {
   std::size_t parameters = 0;
   std::size_t gradients = 0;
   std::size_t optimizer = 0;
-  std::size_t averages = 0;     ///< averages of weights over steps, if the workload has them
+  std::size_t averages = 0;     ///< averages of weights over steps; 0 without them
   std::size_t activations = 0;  ///< activations, with boundary buffers and scratch
   std::size_t batches = 0;      ///< inputs and targets of one step
-  std::size_t outputs = 0;  ///< outputs of a prediction or for measures, if the workload has them
-  /// Numbers of a step, groups of parameters in an optimizer, comparisons between ranks.
+  std::size_t outputs = 0;      ///< outputs of a prediction, or outputs that measures read
+  /// Tables of numbers: of a step, of an optimizer's parameters, and of comparisons between ranks.
   std::size_t numbers = 0;
-  std::size_t sums = 0;  ///< staging room of sums between processes, if the workload has them
-  /// Memory that the device's libraries and kernels have allocated for themselves, as attention on
-  /// the processor does. It is 0 in a plan, since only the device knows it.
+  /// Staging buffers in which processes add up blocks; 0 unless workload::ranked_sums is true.
+  std::size_t sums = 0;
+  /// Memory that the device's libraries and kernels allocate for themselves, for example for
+  /// attention on the processor. It is 0 in a plan, because only the device knows it.
   std::size_t workspace = 0;
 
   [[nodiscard]] constexpr std::size_t total() const {
@@ -72,9 +75,9 @@ struct traffic_need {
   [[nodiscard]] constexpr std::int64_t total() const { return forward + backward + step; }
 };
 
-/// Returns the bytes that a rank sends when a value goes through a row of the table of transitions.
-/// `value_bytes` is the size of the whole value in a group of `ranks` ranks. All figures of a plan
-/// are sums of this function.
+/// Returns the bytes that a rank sends when operation `moves` of the table of transitions is
+/// carried out on a value. `value_bytes` is the size of the whole value in a group of `ranks`
+/// ranks. All bytes of traffic that a plan reports are sums of results of this function.
 constexpr std::int64_t row_bytes(row_operation moves, std::int64_t value_bytes,
                                  std::int64_t ranks) {
   return bytes_sent(moves, value_bytes, ranks);

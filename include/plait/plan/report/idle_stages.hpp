@@ -27,7 +27,8 @@ struct stage_cut {
   }
 };
 
-/// A model whose pipeline is judged by the flops of its layers, without the loss.
+/// The parts of a model from which `explain` computes the balance of its stages: flops of layers,
+/// without the loss.
 struct judged_model {
   std::vector<std::string> const& names;  ///< names of the leaves
   static_view<item> items;
@@ -40,7 +41,7 @@ struct judged_model {
   [[nodiscard]] [[gnu::cold]] std::string name_of(int leaf) const;
 };
 
-/// Returns the share of the flops of each stage.
+/// Returns each stage's share of the model's flops.
 [[nodiscard]] [[gnu::cold]] std::vector<double> shares_of_stages(judged_model const& of,
                                                                  stage_cut const& cut);
 
@@ -49,12 +50,12 @@ struct judged_model {
   return share * stages < 0.1;
 }
 
-/// Returns a text with the unit that has the most flops, why it is not cut, and what to write
-/// instead.
+/// Returns a text that names the unit with the most flops and says why it is not cut and what to
+/// write instead.
 [[nodiscard]] [[gnu::cold]] std::string text_of_greatest_unit(judged_model const& of);
 
-/// Returns a text with the stages that mostly wait, and what to write instead; "" if there are
-/// none.
+/// Returns a text that names the stages that mostly wait and says what to write instead; "" if
+/// there are none.
 ///
 /// `best`: the cut whose busiest stage has the least work.
 [[nodiscard]] [[gnu::cold]] std::string text_of_idle_stages(judged_model const& of,

@@ -12,7 +12,7 @@ PLAIT_DECL unit_range stage_cut::units(int chunk, int all) const {
 
 PLAIT_DECL std::string judged_model::name_of(int leaf) const {
   auto text = names[std::size_t(leaf)];
-  if (text.empty()) return "0";  // a model of one layer has an empty name for it
+  if (text.empty()) return "0";  // the only layer of a model has an empty name
   text.pop_back();
   return text;
 }
@@ -28,7 +28,7 @@ PLAIT_DECL std::vector<double> shares_of_stages(judged_model const& of, stage_cu
       all += flops;
     }
   }
-  // Without any flops there is no reason to call a stage idle.
+  // If the model has no flops, no stage is called idle.
   for (auto& share : out) share = all > 0 ? share / all : 1;
   return out;
 }

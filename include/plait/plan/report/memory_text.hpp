@@ -21,7 +21,7 @@ template <class Number>
   char const* units[]{"B", "KiB", "MiB", "GiB", "TiB"};
   int unit = 0;
   while (bytes >= 10240 && unit < 4) bytes /= 1024, ++unit;
-  // A printf would write the locale's decimal point.
+  // This does not use printf, which would write the locale's decimal point.
   auto const tenths = static_cast<long long>(std::nearbyint(bytes * 10));
   auto text = std::to_string(tenths / 10);
   if (std::floor(bytes) != bytes) text += concat({".", tenths % 10});

@@ -14,13 +14,13 @@
 
 namespace plait::planning {
 
-/// Returns true if a leaf's name ends with its number in the model, or with a copy's number.
+/// Returns true if a leaf has no label of its own: its name then ends with a number or a star.
 [[nodiscard]] [[gnu::cold]] inline bool is_unnamed(std::string const& leaf) {
   return leaf.find_first_not_of("0123456789*", leaf.rfind('.') + 1) == std::string::npos;
 }
 
-/// Returns the title of a leaf in a list: its scope without the dot, with its type if the scope is
-/// only a number.
+/// Returns the title of a leaf in a list: its name without the dot at the end, and its type if it
+/// has no label.
 [[nodiscard]] [[gnu::cold]] std::string title_of_leaf(std::string name, std::string_view type,
                                                       bool is_frozen);
 

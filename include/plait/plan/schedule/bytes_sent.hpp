@@ -77,8 +77,9 @@ struct group_traffic {
   traffic_need sent{};
 };
 
-/// Returns all groups that send anything, for the lists of the stages. Two sets of axes that differ
-/// only in axes of one rank have equal groups; they are listed once, without these axes.
+/// Returns all groups that send anything. `lists` has the transfers of each stage. Two sets of axes
+/// that differ only in axes of one rank have equal groups; they are listed once, without these
+/// axes.
 [[nodiscard]] [[gnu::cold]] constexpr static_vector<group_traffic, axis_set_count> traffic_of(
     lean_vector<lean_vector<transfer>> const& lists, element_sizes const& sizes, mesh const& grid) {
   static_vector<group_traffic, axis_set_count> out;
@@ -114,7 +115,7 @@ constexpr traffic_need bytes_sent_by_stage(axis_set over, int stage, workload co
 /// Staging buffers in which ranks add up blocks that they transfer. Each group has one buffer,
 /// which is as long as its greatest sum needs.
 struct rooms_of_sums {
-  std::array<std::size_t, axis_set_count> bytes{};  ///< for each group
+  std::array<std::size_t, axis_set_count> bytes{};  ///< for each set of axes
 
   /// Makes the buffers as large as the sums of a list need.
   constexpr void add(lean_vector<transfer> const& list, element_sizes const& sizes,
@@ -135,7 +136,7 @@ struct rooms_of_sums {
   }
 };
 
-/// Returns the bytes of these buffers on a rank of `stage`.
+/// Returns the bytes of all staging buffers for sums on a rank of `stage`.
 template <class Plan>
 constexpr std::size_t room_of_sums(int stage, workload const& load) {
   auto const grid = Plan::grid_for(load);

@@ -11,38 +11,40 @@
 // transfers: a row for each transfer, with the number of times that ranks carry it out.
 // program_writer makes the program of a rank: an operation for each microbatch, bucket and unit.
 //
-// A function below calls verbs of its sink in the order of the part. `rows`, and verbs that are
-// named after rows, add rows to the list, and to the program the operations that carry them out;
-// `compute` adds nothing to the list. A verb that begins with `each_` calls one of these functions
-// for each pass, piece, unit, bucket or tensor of the program, and once for all of them in the
-// list. A lambda in its place would be a type for each sink, which costs the compiler memory.
-// Example: a step of two microbatches calls `forward` twice in the program, and once, for a row
-// with `times` 2, in the list.
+// Each function below calls members of its sink in the order of the part. `rows`, and members that
+// are named after transfers, add transfers to the list; to the program they add the operations that
+// carry these transfers out. `compute` adds nothing to the list. A member whose name begins with
+// `each_` calls one of these functions: in the program for each pass, piece, unit, bucket or
+// tensor, in the list once for all of them. It is not a lambda, because a lambda would be a type
+// for each sink, which costs the compiler memory. Example: a step of two microbatches calls
+// `forward` twice in the program, and once, for a transfer with `times` 2, in the list.
 //
 // The list differs from the order of the program in these places, and nowhere else:
 //
-// - a list has the rows of passes by kind (messages in, layers forward, messages out, gradients in,
-//   layers backward, gradients out), and within a kind by item; a program follows the timetable;
-// - a list has the gathers of parameters first among the rows of passes, and the sums of
+// - a list has the transfers of passes by kind (activations in, forward of the layers, activations
+//   out, gradients in, backward of the layers, gradients out), and within a kind by item; a program
+//   follows the timetable;
+// - a list has the gathers of parameters first among the transfers of passes, and the sums of
 //   microbatches and the outputs last; a program has them next to the layers;
-// - a list has all ties, then all buckets from the first to the last; a program reduces bucket by
-//   bucket, from the last to the first, some of them within passes, each after its ties;
+// - a list has the gradients of all tied uses, then all buckets from the first to the last; a
+//   program reduces bucket by bucket, from the last to the first, some of them within passes, each
+//   after the tied uses of its parameters;
 // - a list of an export has all buckets, then all tensors, stage by stage; a program goes unit by
 //   unit;
 // - a list of an evaluation ends with the sum of its measures; this sum has a program of its own,
 //   because it is sent once for all batches.
 namespace plait::planning {
 
-/// Regions of arenas, in the orders in which a step gathers parameters, a step reduces gradients,
-/// and an export gathers blocks. Layers of the first units may need parameters over_tensor, so a
-/// step gathers these first.
+/// The regions of a parameter_layout in three orders: in which a step gathers parameters, in which
+/// a step reduces gradients, and in which an export gathers blocks. A step gathers region
+/// over_tensor first, because the first layers may need its parameters.
 inline constexpr int gathered_regions[]{parameter_layout::over_tensor,
                                         parameter_layout::over_batch};
 inline constexpr int reduced_regions[]{parameter_layout::over_batch, parameter_layout::over_tensor};
 inline constexpr int exported_regions[]{parameter_layout::over_batch, parameter_layout::over_tensor,
                                         parameter_layout::frozen};
 
-/// Options of a step that change its order.
+/// Options that add operations to a part of a job or leave some out.
 struct program_shape {
   bool counts = true;        ///< counts labels, and adds up the loss
   bool clips = false;        ///< computes the norm, to clip gradients or skip steps
@@ -51,36 +53,37 @@ struct program_shape {
   bool masks_loss = false;   ///< counts the loss on one of the ranks that have an equal loss
 };
 
-/// The first or the last unit of a chunk, next to which a message crosses stages.
+/// The end of a chunk at which a message arrives or leaves: in front of its first unit or after its
+/// last.
 enum class chunk_side : int { begin, end };
 
-/// Reduces gradients of some buckets, of a microbatch or of the step. Gradients of uses that are
-/// tied to their parameters are added first.
+/// Writes the reduction of the gradients of some buckets, for a microbatch or for the step.
+/// Gradients of tied uses of the buckets' parameters are added first.
 template <class Sink, class Buckets>
 [[gnu::cold]] constexpr void order_of_buckets(Sink& to, Buckets const& some) {
   to.ties(some);
   to.gradients(some);
 }
 
-/// Writes a unit of a backward.
+/// Writes the backward of one unit, after its recompute if it has one.
 template <class Sink, class Piece>
 [[gnu::cold]] constexpr void order_of_unit(Sink& to, Piece& piece, int unit) {
   to.run_again(piece, unit);
   to.backward(piece, unit);
 }
 
-/// Writes units of a pass that run together. Passes are cut between buckets that are gathered or
-/// reduced within them.
+/// Writes a piece of a pass: units that run together. A pass is cut into pieces where a bucket of
+/// parameters is gathered or a bucket of gradients is reduced between its units.
 template <class Sink, class Piece>
 [[gnu::cold]] constexpr void order_of_piece(Sink& to, work kind, Piece& piece) {
   to.gather_for(piece);
   if (kind == work::forward) return to.forward(piece);
-  to.each_unit(piece);                     // order_of_unit, from the last unit on
-  to.compute(operation_kind::accumulate);  // the bucket that was reduced while these units ran
+  to.each_unit(piece);                     // calls order_of_unit, from the last unit to the first
+  to.compute(operation_kind::accumulate);  // adds the bucket that was reduced while these units ran
   to.each_reduced(piece);                  // order_of_buckets
 }
 
-/// Writes a pass, or its message between chunks.
+/// Writes a pass of a chunk on a microbatch, or a message between chunks.
 template <class Sink, class Pass>
 [[gnu::cold]] constexpr void order_of_pass(Sink& to, Pass& pass) {
   switch (pass.kind) {
@@ -99,13 +102,14 @@ template <class Sink, class Pass>
   }
 }
 
-/// Writes the reduction of gradients after the passes. Sums slice by slice are first, since ties
-/// and buckets are moved as sums.
+/// Writes the reduction of gradients after the passes. In a plan with slices the sums over all
+/// slices are computed first, because the later transfers of tied uses and of buckets move these
+/// sums.
 template <class Sink>
 [[gnu::cold]] constexpr void order_of_reduction(Sink& to) {
   to.compute(operation_kind::accumulate);
   to.rows(transfer_place::slices);
-  to.each_reduced();  // order_of_buckets, for the buckets that no pass has reduced
+  to.each_reduced();  // calls order_of_buckets for the buckets that no pass has reduced
 }
 
 /// Writes a training step. Labels are counted first, since the gradient of the loss is divided by
@@ -158,13 +162,13 @@ template <class Sink>
   to.compute(operation_kind::read);
 }
 
-/// Writes a tensor of an export.
+/// Writes the export of one tensor: a gather, and a message to the root rank.
 template <class Sink, class Tensor>
 [[gnu::cold]] constexpr void order_of_tensor(Sink& to, Tensor const& tensor) {
   to.make_whole(tensor);
   to.send_to_root(tensor);
 }
-/// Writes a unit of an export.
+/// Writes the export of one unit's tensors.
 template <class Sink, class Unit>
 [[gnu::cold]] constexpr void order_of_exported(Sink& to, Unit const& unit) {
   for (int const region : exported_regions) to.blocks(unit, region);

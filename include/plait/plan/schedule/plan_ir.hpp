@@ -30,7 +30,7 @@ namespace plait::planning {
 /// Example: `ir_of<Plan>` is the value of a plan whose mesh may lack the size that is left to the
 /// launch; `ir_on<Plan>(grid)` has that size.
 struct plan_ir {
-  /// The places of values and of their gradients, by the numbers of the values.
+  /// The places of values and of their gradients, indexed by the number of a value.
   struct places {
     static_view<residence> values, gradients;
   };
@@ -44,7 +44,7 @@ struct plan_ir {
   places storage;
   static_view<parameter_entry> entries;
   static_view<int> first_entry;  ///< first entry of each leaf
-  /// For each node, the bits of `again` under which it runs again; or empty.
+  /// For each node, the bits of `again` under which it runs again; empty if no node does.
   static_view<unsigned char> reruns;
   static_view<unit_range> chunk_units;  ///< units of each chunk, stage by stage
   int chunks = 1;                       ///< number of chunks of a stage
@@ -72,13 +72,14 @@ struct plan_ir {
     return {chunk_units.begin() + stage * chunks, chunks};
   }
   [[nodiscard]] constexpr int unit_count() const { return count_units(items); }
-  /// Returns true if ranks have blocks of the elements of a region that are exported.
+  /// Returns true if each rank has only a block of a region's elements, so that an export gathers
+  /// them.
   [[nodiscard]] constexpr bool exports_blocks(int region, bool gradients) const {
     bool const is_frozen = region == parameter_layout::frozen;
     if (!is_frozen && (gradients || has_copies)) return !rules.cut_axes().empty();
     return region != parameter_layout::over_tensor && rules.keeps_blocks();
   }
-  /// Returns a finder of the buckets that units use.
+  /// Returns a bucket_uses, which finds the buckets whose parameters a unit uses.
   [[nodiscard]] [[gnu::cold]] constexpr bucket_uses bucket_uses_of(
       parameter_layout const& layout) const {
     lean_vector<int> passes(std::size_t(entries.size()), 0);
@@ -92,14 +93,15 @@ struct plan_ir {
   [[nodiscard]] constexpr bool runs_again(step const& now) const {
     return recomputes.any() && recomputes.steps[int(&now - steps.begin())] != 0;
   }
-  /// Returns true if a node computes a sum over samples at a place of a training step; see
-  /// batch_sum.
+  /// Returns true if node `of` computes `sum`, a sum over samples (see batch_sum), in the passes of
+  /// a training step whose transfers have this place.
   [[nodiscard]] constexpr bool makes_sum(form_info::inner_move const& sum, step const& of,
                                          transfer_place place) const {
     if (sum.body == layer_body::forward) return place == transfer_place::forward;
     return place == transfer_place::backward && needs_gradient[of.in];
   }
-  /// Returns true if a node makes a move of its form in a pass.
+  /// Returns true if node `of` carries out `move`, a change of placement inside its layer, in the
+  /// forward or in the backward.
   [[nodiscard]] constexpr bool makes_move(form_info::inner_move const& move, step const& of,
                                           bool is_forward) const {
     if (move.body == layer_body::forward) return is_forward;
@@ -118,14 +120,14 @@ struct plan_ir {
   }
 };
 
-/// Returns the bits of the nodes that run again.
+/// Returns the bits of rerun_plan::step of all nodes; empty if nothing is recomputed.
 template <class Plan>
 constexpr static_view<unsigned char> reruns_of() {
   if constexpr (Plan::has_reruns) return {Plan::reruns.step.data(), Plan::code.steps.size()};
   else return {};
 }
 
-/// The value of a plan, without a size of its mesh that is left to the launch.
+/// The value of a plan. Its mesh lacks the size that is left to the launch, if there is one.
 template <class Plan>
 inline constexpr plan_ir ir_of{
     .steps = Plan::code.steps.view(),

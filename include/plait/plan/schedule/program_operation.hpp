@@ -11,24 +11,24 @@ namespace plait::planning {
 
 /// The kind of an operation of a rank's program. All kinds except rows compute, on stream compute.
 enum class operation_kind : int {
-  row,      ///< carries out a row of the list
-  send,     ///< takes numbers from the host
-  scale,    ///< computes one label's share of the loss
-  clear,    ///< sets sums that are made slice by slice to 0
-  bring,    ///< copies this rank's block of a bucket to the room where ranks gather the bucket
-  forward,  ///< runs units of a chunk on a microbatch, with the rows within its layers
-  forward_again,   ///< recomputes a unit, with the rows within its layers
+  row,             ///< carries out a transfer of the list
+  send,            ///< copies numbers from the host
+  scale,           ///< computes one label's share of the loss
+  clear,           ///< sets gradients that are summed slice by slice to 0
+  bring,           ///< copies this rank's block of a bucket to the buffer where it is gathered
+  forward,         ///< runs units of a chunk on a microbatch, with the transfers within its layers
+  forward_again,   ///< recomputes a unit, with the transfers within its layers
   backward,        ///< runs units, for gradients with respect to the input and the parameters
   backward_input,  ///< runs units, for gradients with respect to the input alone
   /// Runs units, for gradients with respect to parameters, after backward_input.
   backward_parameters,
-  measure,     ///< gives a microbatch's outputs to measures
-  mask,        ///< sets a loss that another rank counts to 0
-  add,         ///< adds gradients of tied uses to their owner's
-  accumulate,  ///< adds this rank's block of a microbatch's gradients to the step's
-  total,       ///< adds up the loss of all slices, where sums are made slice by slice
-  square,      ///< squares the blocks of the gradients that count on this rank
-  clip,        ///< computes the norm and the scale of the gradients
+  measure,     ///< passes a microbatch's outputs to measures
+  mask,        ///< sets the loss to 0 if another rank counts it
+  add,         ///< adds gradients of tied uses to their owners' gradients
+  accumulate,  ///< adds this rank's block of a microbatch's gradients to the sums of the step
+  total,       ///< in a plan with slices, adds up the loss of all slices
+  square,      ///< sums the squares of gradients, for the norm; each block counts on one rank
+  clip,        ///< computes the norm, and the factor by which gradients are scaled
   update,      ///< runs the optimizer
   take,        ///< copies a tensor out of its arena
   read         ///< returns numbers, a tensor or outputs to the host
@@ -51,28 +51,30 @@ inline constexpr int operation_kinds = int(operation_kind::read) + 1;
 /// One operation of a rank's program.
 struct program_operation {
   operation_kind what = operation_kind::row;
-  int row = -1;         ///< number of its row in the list, if it carries out one
-  int chunk = -1;       ///< chunk of the stage with its units
-  unit_range units{};   ///< units that it runs, or whose values it moves
-  int microbatch = -1;  ///< -1: needs no microbatch
-  int entry = -1;       ///< number of a parameter that is exported
-  int bucket = -1;      ///< bucket of the arena; -1: all
-  /// Overwrites sums of gradients instead of adding to them; for `add`: no ties are complete yet.
+  int row = -1;         ///< index of the transfer that it carries out; -1: none
+  int chunk = -1;       ///< index of the chunk that has these units
+  unit_range units{};   ///< units that the operation runs, or whose values it moves
+  int microbatch = -1;  ///< number of the microbatch; -1: none
+  int entry = -1;       ///< index of the parameter that it exports
+  int bucket = -1;      ///< number of the bucket; -1: all buckets, or none
+  /// True if the operation overwrites sums of gradients instead of adding to them. For `add`: true
+  /// if there is nothing to add yet, because gradients of tied uses are not complete.
   bool begins = false;
-  bool at_end = false;  ///< uses the end of a room for two buckets, not its beginning
-  int releases = 0;     ///< bits of the ends of rooms whose parameters no later operation uses
+  bool at_end = false;  ///< uses the end of a staging buffer for two buckets, not its beginning
+  int releases = 0;     ///< bits of ends of staging buffers that no later operation reads
 
   friend constexpr bool operator==(program_operation const&, program_operation const&) = default;
 };
 
-/// Returns the name of an operation in wait sites: its kind or row, and its first unit if it has
-/// units. Operations that differ only in the microbatch have one name.
+/// Returns the number by which wait sites name an operation. It encodes the kind or the index of
+/// the transfer, and the first unit if the operation has units. Operations that differ only in the
+/// microbatch have one number.
 [[nodiscard]] constexpr int site_number(program_operation const& of) {
   constexpr int most = 1 << 16;
   int const what = of.row < 0 ? static_cast<int>(of.what) : operation_kinds + of.row;
   return what + most * (of.units.end > 0 ? of.units.begin + 1 : 0);
 }
-/// Returns the row of a name, -1 if it has none.
+/// Returns the index of the transfer from such a number; -1 if the operation is of another kind.
 [[nodiscard]] constexpr int row_of_site(int number) {
   return number % (1 << 16) < operation_kinds ? -1 : number % (1 << 16) - operation_kinds;
 }

@@ -10,7 +10,7 @@ namespace plait::planning {
 
 PLAIT_DECL void refuse_operation(operation_kind what, char const* part) {
   throw error({"the program of ", part, " has an operation '", to_string(what),
-               "', which nothing carries out there; this is a fault of plait"});
+               "', which the code of this part does not carry out; this is a fault of plait"});
 }
 
 PLAIT_DECL std::string site_text(int number) {

@@ -17,8 +17,8 @@ enum class program_buffer : int {
   parameters,      ///< parameters of a bucket
   gradients,       ///< gradients of a bucket
   tied_gradients,  ///< gradients of tied uses that are added to gradients of a bucket
-  gathered,        ///< an end of the room for parameters, or an end of the room for frozen ones
-  scattered,       ///< an end of the room for gradients
+  gathered,        ///< an end of the staging buffer for parameters or frozen parameters
+  scattered,       ///< an end of the staging buffer for gradients
   passed,          ///< a piece of the arena of values for later passes, see placed_passes
   /// Gradient with respect to a unit's input: units of a backward use two buffers in turn.
   made_gradient,

@@ -48,7 +48,7 @@ PLAIT_DECL void program_writer::write(job_part part, program_shape const& shape)
       host_ = {at(name::labels), at(name::loss)};
       for (auto const& row : list_) measures_ = measures_ || row.place == transfer_place::measures;
       break;
-    case job_part::prediction:  // on all stages, as the outputs are sent to all of them
+    case job_part::prediction:  // on all stages, because outputs are sent to all of them
       for (auto const& now : passes_->operations)
         if (now.kind == work::forward) host_.push_back(at(name::outputs, now.microbatch));
       break;
@@ -78,7 +78,8 @@ PLAIT_DECL void program_writer::compute(operation_kind what) {
   switch (what) {
     case operation_kind::send:
       compute(what, {}, host_);
-      // An export reads the results of earlier work on stream compute, so the host waits.
+      // An export reads the results of earlier work on stream compute, so the host waits for that
+      // work.
       if (part_ == job_part::export_parameters || part_ == job_part::export_gradients)
         out_.touched.back().host_waits = true;
       return;
@@ -116,7 +117,7 @@ PLAIT_DECL void program_writer::rows(transfer_place place) {
     case transfer_place::slices: return add_rows(place, all_gradients());
     case transfer_place::loss: return add_rows(place, {at(name::loss)});
     case transfer_place::norm_partials: return add_rows(place, {at(name::norm_partials)});
-    case transfer_place::measures: return;  // has a program of its own, see program_of_rows
+    case transfer_place::measures: return;  // written by program_of_rows
     case transfer_place::agreement:
     case transfer_place::rank_outputs:
     case transfer_place::outputs:
@@ -171,7 +172,7 @@ PLAIT_DECL program_writer::pass program_writer::pass_of(scheduled_work const& no
   out.sums = sums_gradients(now.kind);
   out.is_last_sum = is_last_sum;
   if (out.sums) {
-    // Else cleared before.
+    // With slices, operation `clear` has already set the sums to 0.
     out.run.begins = plan_.slices == 0 && !has_begun_[std::size_t(now.chunk)];
     has_begun_[std::size_t(now.chunk)] = true;
   }
@@ -272,7 +273,7 @@ PLAIT_DECL program_writer::piece program_writer::piece_of(pass& now, unit_range 
   for (int const number : uses_.of(units, 0, units_use::summed)) {
     scatter_room_.put(number, {}, -1, out.room);
     out.run.bucket = number;
-    // Later pieces of the pass without a bucket keep the value; no code reads it there.
+    // Later pieces of the pass that have no bucket keep this value, but no code reads it there.
     out.run.at_end = now.run.at_end = out.room.at_end;
   }
   if (out.run.bucket >= 0) out.writes = joined(out.writes, ends_of(out.room));
@@ -315,7 +316,7 @@ PLAIT_DECL void program_writer::each_unit(piece& now) {
 PLAIT_DECL void program_writer::run_again(piece& now, int unit) {
   if (!plan_.recomputes.any() || !record_.is_made_again(unit, now.run.microbatch)) return;
   auto before = now.run;
-  before.units.begin = unit + 1, before.releases = 0;  // the piece's last operation releases them
+  before.units.begin = unit + 1, before.releases = 0;  // only the last operation releases buffers
   if (before.units.count() > 0) add(before, stream::compute, now.reads, now.writes);
   now.run.units.end = unit + 1;
   program_operation const made{.what = operation_kind::forward_again,
@@ -438,7 +439,7 @@ PLAIT_DECL void program_writer::reduce(int bucket) {
 
 PLAIT_DECL void program_writer::ties(int bucket) {
   auto const& one = bucket_of(bucket);
-  // A piece of the last backward has already added ties to such a bucket.
+  // A piece of the last backward has already added the gradients of tied uses to such a bucket.
   if (scatters() && one.region == parameter_layout::over_batch) return;
   bool const has_ties = add_tie_rows(bucket);
   if (has_ties || has_padding(one))

@@ -12,8 +12,8 @@
 
 namespace plait::planning {
 
-/// Functions that write any part of a rank's program: numbers of buffers, computations, and rows of
-/// the list.
+/// The base of writers of a rank's program. It numbers buffers, and adds operations that compute or
+/// that carry out transfers of the list.
 class row_writer {
  protected:
   using name = program_buffer;
@@ -34,8 +34,8 @@ class row_writer {
   }
   [[nodiscard]] bool gathers() const { return plan_.rules.keeps_blocks(); }
   [[nodiscard]] bool scatters() const { return plan_.rules.sums_blocks(); }
-  /// Returns the buffers of this name for all buckets, or for buckets with parameters of some
-  /// units.
+  /// Returns the buffers of this name for all buckets. `of_units` returns the buffers only for
+  /// buckets with parameters of these units.
   [[nodiscard]] [[gnu::cold]] buffers of_buckets(name what) const;
   [[nodiscard]] [[gnu::cold]] buffers of_units(name what, unit_range units) const;
   /// A tied use on the stage, if it has a gradient.
@@ -56,12 +56,12 @@ class row_writer {
     add({.what = what}, stream::compute, reads, writes);
   }
 
-  /// Adds row `number` with the fields of `made` and returns true, if its group has more than one
-  /// rank.
+  /// Adds an operation for transfer `number` of the list, with the fields of `made`, and returns
+  /// true. If the transfer's group has only one rank, it adds nothing and returns false.
   [[gnu::cold]] bool add_row(std::size_t number, program_operation made, buffers const& reads,
                              buffers const& writes);
   [[gnu::cold]] void add_rows(transfer_place place, buffers const& touched);
-  /// Adds the rows that move bucket `number`.
+  /// Adds the transfers that move bucket `number`.
   [[gnu::cold]] void add_rows_of_bucket(transfer_place place, int number, name touched);
   [[gnu::cold]] void add_rows_of_bucket(transfer_place place, program_operation const& made,
                                         buffers const& touches);

@@ -16,9 +16,9 @@ namespace plait::planning {
 /// evaluation or a prediction.
 ///
 /// `plan`: a plan with all sizes of its mesh.
-/// `list`: the list of this stage and part; operations name rows by their numbers in it.
+/// `list`: the transfers of this stage in this part; operations refer to them by index.
 /// `parameters`, `passes`: layout and passes of the stage.
-/// `places`: memory of the values that passes leave, if a stage has several chunks.
+/// `places`: places of the buffers that the passes leave for each other.
 /// Cost:   proportional to the operations and the buffers that they touch.
 /// Errors: error if the part has no passes.
 [[nodiscard]] [[gnu::cold]] step_program make_program_of_passes(
@@ -26,7 +26,7 @@ namespace plait::planning {
     parameter_layout const& parameters, stage_program const& passes, program_shape const& shape,
     placed_passes const& places);
 
-/// Makes the program of a part without passes: the rows of its list.
+/// Makes the program of a part without passes, which carries out the transfers of its list.
 ///
 /// Errors: error if the part has passes.
 [[nodiscard]] [[gnu::cold]] step_program make_program_of_rows(plan_ir const& plan,
@@ -34,8 +34,8 @@ namespace plait::planning {
                                                               int stage, job_part part,
                                                               parameter_layout const& parameters);
 
-/// Makes the program of a plan on the mesh `grid` with all its sizes: of a part that has passes,
-/// or, without the last arguments, of another part.
+/// Makes the program of a plan on the mesh `grid`, which has all its sizes. The first overload is
+/// for parts that have passes, the second for other parts.
 template <class Plan>
 [[nodiscard]] [[gnu::cold]] step_program program_of(mesh const& grid,
                                                     lean_vector<transfer> const& list, int stage,
@@ -53,7 +53,8 @@ template <class Plan>
                               Plan::parameter_layout_for(stage, grid));
 }
 
-/// Makes the program that reduces gradients that were computed before, by the list of a step.
+/// Makes a program that only reduces gradients, which an earlier program has computed. `list`: the
+/// transfers of a training step.
 template <class Plan>
 [[nodiscard]] [[gnu::cold]] step_program program_of_reduction(mesh const& grid,
                                                               lean_vector<transfer> const& list,
@@ -65,8 +66,8 @@ template <class Plan>
   return writer.take();
 }
 
-/// Makes the program that carries out only the rows of one place of a list. The rows move the
-/// buffer `touched`.
+/// Makes a program that carries out only the transfers of one place of a list. Its operations read
+/// and write the buffer `touched`.
 [[nodiscard]] [[gnu::cold]] step_program program_of_rows(mesh const& grid,
                                                          lean_vector<transfer> const& list,
                                                          transfer_place place,

@@ -14,7 +14,7 @@ PLAIT_DECL step_program make_program_of_passes(plan_ir const& plan,
                                                program_shape const& shape,
                                                placed_passes const& places) {
   if (!has_passes(part))
-    throw error("program of passes: the part of the job has none; leave them out");
+    throw error("program_of: this part of a job has no passes; call program_of without passes");
   program_writer writer(plan, list, stage, parameters, &passes, places);
   writer.write(part, shape);
   return writer.take();
@@ -23,7 +23,8 @@ PLAIT_DECL step_program make_program_of_passes(plan_ir const& plan,
 PLAIT_DECL step_program make_program_of_rows(plan_ir const& plan, lean_vector<transfer> const& list,
                                              int stage, job_part part,
                                              parameter_layout const& parameters) {
-  if (has_passes(part)) throw error("program of rows: the part of the job has passes; give them");
+  if (has_passes(part))
+    throw error("program_of: this part of a job has passes; call program_of with its passes");
   program_writer writer(plan, list, stage, parameters);
   writer.write(part, {});
   return writer.take();

@@ -19,12 +19,13 @@ namespace plait::planning {
 
 /// The waits between the nodes of one item, in one direction.
 ///
-/// The input of an item is ready on stream compute, and so is all that the item leaves. So there is
-/// nothing to wait for between items, and the program of a step sees an item as one operation. Only
-/// moves of the item run on another stream. Nodes are numbered as in the program. `begin` stands
-/// for the work before the item, `end` for the work after it, and parameters_of(node) for the
-/// gradients of a leaf's parameters if they are postponed. Example: an all_reduce of a layer's
-/// output waits for the layer, and the next layer waits for the all_reduce.
+/// An item begins and ends on stream compute: its input is ready there, and so are its results. So
+/// no waits are needed between items, and the program of a step treats an item as one operation.
+/// Within the item, only changes of placement that communicate run on another stream. Nodes are
+/// numbered as in the program. `begin` stands for the work before the item, `end` for the work
+/// after it, and parameters_of(node) for the gradients of a leaf's parameters if they are
+/// postponed. Example: an all_reduce of a layer's output waits for the layer, and the next layer
+/// waits for the all_reduce.
 template <int Steps>
 struct item_waits {
   static constexpr int begin = -1;
@@ -47,7 +48,7 @@ struct item_waits {
 };
 
 /// The waits of all items, in their order: one list for all, so that its length grows only with the
-/// program.
+/// length of the program.
 template <int Waits, int Items>
 struct program_waits {
   static_vector<planned_wait, Waits> list{};
@@ -65,7 +66,7 @@ struct program_waits {
 constexpr int buffer_in_item(auto const& storage, int first, int value, direction way) {
   auto const& where = way == direction::forward ? storage.values[std::size_t(value)]
                                                 : storage.gradients[std::size_t(value)];
-  // Backward, the item's input is the gradient with respect to its output.
+  // In the backward, an item reads the gradient with respect to its output, which is buffer 0.
   if (where.where == storage_kind::input) return way == direction::forward ? 0 : 1;
   if (where.where == storage_kind::output) return way == direction::forward ? 1 : 0;
   return 3 + where.root - first;
@@ -78,7 +79,7 @@ struct item_operations {
   Storage const& storage;
   int first_value;
   lean_vector<stream_operation> list{};
-  lean_vector<int> steps{};  ///< node of each operation
+  lean_vector<int> steps{};  ///< number of the node of each operation
   int buffers = 3;
   bool has_streams = false;  ///< true if any operation runs on a stream other than compute
 
@@ -88,7 +89,7 @@ struct item_operations {
     return number;
   }
 
-  /// Returns an operation that touches all buffers of the item.
+  /// Returns the operation for all work before the item or after it, which touches all its buffers.
   constexpr stream_operation edge() const {
     lean_vector<int> all;
     for (int i = 0; i < buffers; ++i) all.push_back(i);
@@ -141,8 +142,8 @@ struct item_operations {
 
 /// Returns true if the gradients of a leaf's parameters are computed after the next node of the
 /// backward. That node sends the gradient with respect to the leaf's input over the tensor axis, so
-/// the stream compute would otherwise be idle; Megatron overlaps these two in the same way. It
-/// requires that the gradient with respect to the leaf's output is still stored then.
+/// stream compute would otherwise be idle; Megatron overlaps the two in this way. Neither node may
+/// overwrite the gradient with respect to the leaf's output, which is still needed then.
 constexpr bool postpones_parameters(auto const& code, auto const& leaves, auto const& storage,
                                     auto const& needs_gradient, int index) {
   if (index < 1 || index >= code.steps.size()) return false;
@@ -171,7 +172,7 @@ constexpr lean_vector<planned_wait> plan_item_waits(Code const& code, auto const
                                                     direction way,
                                                     [[maybe_unused]] Runs runs = {}) {
   using waits = item_waits<Steps>;
-  // Most items send nothing, and compilers count the work for them.
+  // Most items send nothing. Returning early saves work, which compilers limit.
   bool sends = false;
   for (int i = piece.first_step; i < piece.end_step && !sends; ++i)
     sends = code.steps[i].kind == step_kind::move &&
@@ -231,20 +232,22 @@ constexpr bool have_same_waits(program<Leaves> const& code, auto const& leaves,
   return true;
 }
 
-/// The number of items whose waits are one constant: compilers limit the work for one constant.
+/// The number of items in a block, whose waits are computed as one constant. Compilers limit the
+/// work for one constant.
 inline constexpr int items_of_block = 64;
 
-/// Returns the waits of the items of a block; other items have none in the result. An operation
-/// waits for at most one operation of each other stream.
+/// Returns the waits of the items of block number `block`; other items have none in the result. An
+/// operation waits for at most one operation of each other stream.
 template <int Steps, int Items, int Leaves>
 constexpr auto plan_block_waits(program<Leaves> const& code, auto const& leaves,
                                 storage_plan<program<Leaves>::most_values> const& storage,
                                 auto const& needs_gradient, direction way, int block) {
   using waits = item_waits<program<Leaves>::most_steps>;
-  // Enough for items that repeat; the comparison with unlike items costs little.
+  // The number of planned items with which an item is compared. It is enough for models whose items
+  // repeat, and comparing unlike items costs little.
   constexpr int remembered = 8;
   program_waits<2 * Steps + 2 * Items, Items> out;
-  lean_vector<int> planned;  // items that are unlike the last `remembered` planned ones
+  lean_vector<int> planned;  // items whose own waits were planned, because no recent one is alike
   auto const first = [&](int item) { return code.items[item].first_step; };
   auto const push = [&](planned_wait const& wait, int shift) {
     auto const here = [shift](int step) {
@@ -272,7 +275,7 @@ constexpr auto plan_block_waits(program<Leaves> const& code, auto const& leaves,
   return out;
 }
 
-/// Returns the waits of all items, joined from their blocks.
+/// Joins the waits of all blocks to the waits of all items.
 template <class Waits>
 constexpr Waits join_waits(std::initializer_list<Waits const*> blocks, int items) {
   Waits out;

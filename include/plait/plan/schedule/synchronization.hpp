@@ -21,11 +21,13 @@ namespace plait::ext {
 /// of a job happen at such places; backends name them in reports.
 struct wait_site {
   enum class part : std::uint8_t {
-    forward,        ///< numbers: nodes of the plan's program
-    forward_again,  ///< numbers: nodes that run again for a backward
-    backward,       ///< numbers: nodes, which run in the opposite order
-    layer,  ///< inside a layer's body; numbers: the leaf, and twice the move (+ 1 for the way back)
-    step    ///< between operations of a rank's program; numbers: see site_number
+    forward,        ///< numbers are nodes of the plan's program
+    forward_again,  ///< numbers are nodes that run again for a backward
+    backward,       ///< numbers are nodes, which run in the opposite order
+    /// Inside a layer: `waiting` is the leaf's number, `awaited` is 2 k for the wait in front of
+    /// move k of its form and 2 k + 1 for the wait after it.
+    layer,
+    step  ///< between operations of a rank's program; numbers are results of site_number
   };
   part where = part::forward;
   int waiting = 0;
@@ -34,8 +36,8 @@ struct wait_site {
   friend constexpr auto operator<=>(wait_site const&, wait_site const&) = default;
 };
 
-/// One operation as synchronization sees it: its stream, and the numbers of the buffers that it
-/// touches.
+/// The properties of an operation that decide its waits: its stream, and the numbers of the buffers
+/// that it touches.
 struct stream_operation {
   stream on = stream::compute;
   lean_vector<int> reads{};
@@ -43,7 +45,7 @@ struct stream_operation {
   bool host_waits = false;  ///< true if the host waits for all streams after it
 };
 
-/// A wait: operation `waiting` may not begin before operation `awaited`, of another stream, has
+/// A wait: operation `waiting` may begin only after operation `awaited`, of another stream, has
 /// ended.
 struct planned_wait {
   int waiting = 0;
@@ -61,13 +63,13 @@ namespace plait::detail {
 
 [[nodiscard]] [[gnu::cold]] constexpr ext::lean_vector<ext::planned_wait> planned_waits(
     ext::lean_vector<ext::stream_operation> const& operations) {
-  // The last known operation of each stream.
+  // For each stream, the last operation that is known to have ended.
   using clock = std::array<int, std::size_t(ext::stream_count)>;
   constexpr clock nothing{-1, -1, -1, -1, -1, -1, -1, -1};
   struct last_touches {
     clock writes, reads;
   };
-  std::size_t streams = 1;  // compilers also count the work for streams that are not used
+  std::size_t streams = 1;  // number of streams in use; compilers limit the work
   for (auto const& one : operations) streams = std::max(streams, std::size_t(one.on) + 1);
   auto const meet = [streams](clock& one, clock const& other) {
     for (std::size_t s = 0; s < streams; ++s) one[s] = std::max(one[s], other[s]);

@@ -16,8 +16,8 @@ namespace plait::planning {
 
 /// A part of a job, with a list of transfers of its own.
 enum class job_part : int {
-  set_up,             ///< runs once, and for each source of batches
-  training,           ///< one step, with clipping if the workload has it
+  set_up,             ///< runs once for the job, and once for each source of batches
+  training,           ///< one training step, with clipping if the workload has it
   evaluation,         ///< computes the loss of one batch
   prediction,         ///< computes the outputs for one batch
   export_parameters,  ///< sends parameters to the root rank
@@ -42,23 +42,23 @@ enum class job_part : int {
 /// The number of enumerators of `job_part`.
 inline constexpr int job_parts = int(job_part::state_transfer) + 1;
 
-/// The label of an transfer: its use in a part of a job, by which programs find rows of a list.
-/// order_of_parts.hpp has the order.
+/// The label of a transfer: its use in a part of a job. Programs find the transfers in a list by
+/// this label. order_of_parts.hpp has the order.
 enum class transfer_place : int {
-  agreement,  ///< numbers of each rank that must be equal on all ranks
+  agreement,  ///< settings of each rank, which must be equal on all ranks
   labels,     ///< count of the labels, before the passes
   /// Parameters, from the placement of optimizers to the placement that is kept.
   gather_parameters,
   /// Parameters of a bucket, from the placement that is kept to the placement that layers see.
   parameters,
   forward,               ///< values within a copy of an item, for each microbatch
-  forward_again,         ///< values that are recomputed for a backward
+  forward_again,         ///< values within a copy of an item that is recomputed
   backward,              ///< gradients within a copy of an item, for each microbatch
   activation_edge,       ///< values between two stages, for each microbatch
   gradient_edge,         ///< gradients between two stages, for each microbatch
   microbatch_gradients,  ///< gradients of a bucket, to the sums of the step
   slices,                ///< gradients that are summed slice by slice, after the passes
-  ties,                  ///< gradients of tied uses, to be added to their owner's
+  ties,                  ///< gradients of tied uses, to be added to their owners' gradients
   gradients,             ///< gradients of buckets, for the optimizer
   loss,                  ///< sum of the loss, and the wish to stop
   norm_partials,         ///< sums of squares of the gradients, for their norm
@@ -86,7 +86,7 @@ constexpr char const* to_string(transfer_place place) {
   return words[static_cast<int>(place)];
 }
 
-/// The type of an transfer's elements, as a job names it.
+/// The type of a transfer's elements, by its use in the job.
 enum class transfer_element : int { compute, slot, gradient, parameter, real, bits };
 
 /// One communication of a job: a value that is brought from one set of placements to another. The
@@ -96,31 +96,33 @@ struct transfer {
   transfer_place place = transfer_place::agreement;
   placements from{}, to{};
   transfer_element element = transfer_element::real;
-  std::size_t count = 1;   ///< elements of the whole value of one group
+  std::size_t count = 1;   ///< number of elements of the whole value in one group
   std::size_t offset = 0;  ///< offset of its first element, if one arena has several values
-  std::int64_t times = 1;  ///< number of times, over copies, microbatches and buckets
-  int item = -1;           ///< item of the program that contains it
-  int entry = -1;          ///< number of a parameter, in a tie and in an export
+  std::int64_t times = 1;  ///< number of times in a step, over copies, microbatches and buckets
+  int item = -1;           ///< index of the item whose nodes need it
+  int entry = -1;          ///< index of the parameter, for a tied use or an export
   int unit = -1;           ///< first unit of the later chunk, for a message between chunks
-  int bucket = -1;         ///< first bucket that the row moves
+  int bucket = -1;         ///< first bucket that the transfer moves
   std::size_t stride = 0;  ///< distance between two buckets, in elements
-  int buckets = 1;         ///< number of buckets that the row moves
+  int buckets = 1;         ///< number of buckets that the transfer moves
   axis_set held{};         ///< axes along which the arena has only this rank's blocks
 
   [[nodiscard]] constexpr placements_transition row() const { return transition_between(from, to); }
-  /// Returns false for a rank that only receives: a message is in the lists of both its ends.
+  /// Returns true if ranks of `stage` send. A message is in the lists of both its stages, and the
+  /// ranks of one of them only receive.
   [[nodiscard]] constexpr bool is_sent_by(int stage) const {
     return row().moves != collective::send || from.stage() == stage;
   }
-  /// Returns true if the row moves a bucket.
+  /// Returns true if the transfer moves bucket `number`.
   [[nodiscard]] constexpr bool moves_bucket(int number) const {
     return bucket >= 0 && bucket <= number && number < bucket + buckets;
   }
   friend constexpr bool operator==(transfer const&, transfer const&) = default;
 };
 
-/// Returns the stream on which a rank of a stage carries out an transfer. Messages between
-/// neighbours of a pipeline have channels; other calls use the streams of their groups.
+/// Returns the stream on which a rank of a stage carries out a transfer. Messages between
+/// neighbouring stages have a stream for each channel; other transfers use the streams of their
+/// groups.
 ///
 /// `stages`: number of stages of the pipeline, for messages.
 [[nodiscard]] constexpr stream stream_of_row(transfer const& made, int stage, int stages) {
@@ -129,13 +131,13 @@ struct transfer {
   return channel_of(stage, (sends ? made.to : made.from).stage(), stages, sends);
 }
 
-/// Ends a job whose list has a row that the code of its part does not carry out.
+/// Ends a job whose list has a transfer that the code of its part does not carry out.
 ///
-/// Errors: error, always: a fault of plait that names the row and the part.
+/// Errors: error, always: a fault of plait that names the transfer and the part.
 [[noreturn]] [[gnu::cold]] void refuse_row(transfer_place place, char const* part);
 
-/// Returns the transitions on each axis of an transfer that the table does not have as one
-/// operation, and the operations that are allowed.
+/// Returns a text about a transfer that the table of transitions does not have as one operation:
+/// its transition on each axis, and the operations that are allowed.
 [[gnu::cold]] std::string refused_rows(transfer const& made);
 
 }  // namespace plait::planning

@@ -9,8 +9,8 @@
 namespace plait::planning {
 
 PLAIT_DECL void refuse_row(transfer_place place, char const* part) {
-  throw error({"the list of ", part, " has a row at '", to_string(place),
-               "', which nothing carries out there; this is a fault of plait"});
+  throw error({"the list of ", part, " has a transfer at '", to_string(place),
+               "', which the code of this part does not carry out; this is a fault of plait"});
 }
 
 PLAIT_DECL std::string refused_rows(transfer const& made) {

@@ -24,33 +24,37 @@
 
 namespace plait::planning {
 
-/// The number of 64-bit numbers that each rank contributes when ranks compare what must be equal.
+/// The number of 64-bit numbers that each rank contributes when ranks compare settings that must be
+/// equal.
 constexpr std::size_t agreed_fields = 64;
 
-/// The sink that makes the list of one stage in a part of a job: order_of_part calls its verbs. All
-/// rows are made here, for set-up, training, evaluation, prediction and export, so bytes, texts and
-/// programs agree. Each verb says which placements a value has before and after; operation and axes
-/// follow from the table of transitions. Example: `labels` is a sum over the axes that split
-/// samples, so with data_parallel<2> it is an all_reduce over two ranks.
+/// Lists the transfers of one stage in a part of a job. It is a sink of order_of_parts.hpp, whose
+/// functions call its members in order. All transfers are listed here, for set-up, training,
+/// evaluation, prediction and export, so bytes, texts and programs agree. Each member states the
+/// placements of a value before and after a transfer; the operation and its axes follow from the
+/// table of transitions. Example: `labels` is a sum over the axes that split samples, so with
+/// data_parallel<2> it is an all_reduce over two ranks.
 struct transfer_lister {
   plan_ir const& plan;
   parameter_layout const& parameters;
   int stage;
   workload const& load;
   job_part part;
-  /// The work of the part; needed only where rows depend on it, see timetable_of_rows.
+  /// The operations of the stage's timetable; needed only if transfers depend on it, see
+  /// timetable_of_rows.
   std::vector<scheduled_work> const& passes;
-  bool has_still = false;  ///< true to list values that are not moved as well
+  bool has_still = false;  ///< true if values that stay in their placement are listed, too
   lean_vector<transfer> out{};
   lean_vector<std::int64_t> reruns{};  ///< number of recomputes of each item, see count_reruns
 
-  // --- rows
+  // --- transfers
 
-  /// Returns true on the stage that makes the model's output.
+  /// Returns true on the stage that computes the model's output.
   [[nodiscard]] constexpr bool is_last() const {
     return plan.stage_of(plan.unit_count() - 1) == stage;
   }
-  /// Returns the placements of a value that each rank has for its own samples.
+  /// Returns the placements of a value of which each rank has the rows of its own samples.
+  /// `tensor`: its placement on the tensor axis.
   constexpr placements of_samples(placement tensor) const {
     return plan.samples.with_form(tensor).on_stage(stage);
   }
@@ -73,20 +77,21 @@ struct transfer_lister {
     if (made.times > 0 && (has_still || communicates(row.moves))) out.push_back(made);
   }
 
-  /// Adds a sum of numbers to which all ranks of some axes contribute a summand.
+  /// Adds the sum of `count` numbers over the axes on which `from` is partial.
   [[gnu::cold]] constexpr void add_sum(transfer_place place, placements from, std::size_t count = 1,
                                        transfer_element element = transfer_element::real) {
     add({place, from, from.replaced(partial, invariant), element, count});
   }
 
-  /// Adds the rows that bring the buckets of a region from one set of placements to another.
-  /// Neighbouring buckets of one length that are moved equally often share a row for each
-  /// operation. Along each axis that keeps a block the sums are scattered first, so that the other
-  /// axes add up only a block. Blocks are gathered last, in the opposite order. Example: under
-  /// zero<1> on data and with a replica axis, a bucket has a reduce_scatter along data and then an
+  /// Adds the transfers that bring the buckets of a region from placements `from` to placements
+  /// `to`. The order of operations keeps the bytes small: first a reduce_scatter along each axis on
+  /// which ranks shall have blocks of the sum, then an all_reduce of the blocks over the other
+  /// axes, and last the all_gathers, in the opposite order of the axes. Neighbouring buckets with
+  /// equal lengths and equal `times` share one transfer for each operation. Example: under zero<1>
+  /// on data and with a replica axis, a bucket has a reduce_scatter along data and then an
   /// all_reduce of the block along replicas.
   ///
-  /// `at`: places of the buckets in an arena; none for a room, which has one bucket at a time.
+  /// `at`: places of the buckets in an arena; null if they are moved in a staging buffer.
   /// `times`: number of times that each bucket is moved.
   /// `times_of`: in place of `times`, a number for each bucket.
   [[gnu::cold]] constexpr void add_buckets(transfer_place place, placements const& from,
@@ -116,7 +121,7 @@ struct transfer_lister {
       add_moves_of(made, to);
     }
   }
-  /// Adds the rows that bring the value of `made` to another set of placements.
+  /// Adds the transfers that bring the value of `made` to the placements `to`.
   [[gnu::cold]] constexpr void add_moves_of(transfer made, placements const& to) {
     made.count /= std::size_t(plan.grid.size(made.from.axes_with(shard<dim::elements>)));
     auto const go_to = [&](placements const& next) {
@@ -141,11 +146,11 @@ struct transfer_lister {
     auto const gathers = scatter_order(axes_that(collective::all_gather));
     for (int i = gathers.size() - 1; i >= 0; --i)
       made.count *= ranks(gathers[i]), go_to(made.from.with(gathers[i], to.at(gathers[i])));
-    go_to(to);  // sends nothing, or is refused
+    go_to(to);  // the rest sends nothing, or `add` refuses it
   }
 
-  /// Adds the rows within an item, `times` times. At forward_again it adds only rows of nodes that
-  /// run again for kind `what`.
+  /// Adds the transfers of the nodes of an item, each with `times`. At forward_again it adds only
+  /// transfers of nodes that run again under recompute of kind `what`.
   [[gnu::cold]] constexpr void add_item(transfer_place place, int item, std::int64_t times,
                                         int what = 0) {
     auto const& piece = plan.items[item];
@@ -212,8 +217,8 @@ struct transfer_lister {
   constexpr transfer_element compute_element() const {
     return plan.has_copies ? transfer_element::compute : transfer_element::parameter;
   }
-  /// Adds the buckets of parameters that passes gather, as often as the order of the passes
-  /// demands.
+  /// Adds the buckets of parameters that passes gather, each with the number of its gathers in the
+  /// order of the passes.
   [[gnu::cold]] constexpr void add_gathers() {
     if (!plan.rules.keeps_blocks()) return;
     lean_vector<std::int64_t> times(parameters.buckets.size() + parameters.frozen_buckets.size(),
@@ -237,14 +242,15 @@ struct transfer_lister {
                 parameter_layout::over_batch, nullptr, load.microbatches);
   }
 
-  /// Returns how many numbers the loss consists of: each slice has its own number among zeros.
+  /// Returns the number of values that are summed for the loss: one for each term or, with slices,
+  /// one for each term and slice. A rank has zeros for slices of other ranks.
   constexpr std::size_t terms() const {
     return std::size_t(plan.loss_terms) * std::size_t(std::max(1, plan.slices));
   }
 
-  /// Returns the placements of a region, except for the cut within a layer, which no row of a
-  /// region changes. Ranks keep and sum blocks only of over_batch: over_tensor is small, and sums
-  /// over the axes within layers would stall the layers.
+  /// Returns the placements of the parameters of a region, without their cut on the tensor axis,
+  /// which no transfer of a region changes. Ranks keep and sum blocks only of over_batch:
+  /// over_tensor is small, and sums over the axes within layers would stall the layers.
   constexpr parameter_placements placements_of_region(int region) const {
     parameter_entry any;
     if (region == parameter_layout::over_tensor) any.used = replicate;
@@ -256,7 +262,7 @@ struct transfer_lister {
     return here;
   }
 
-  /// Adds the output of each microbatch, made whole within the last stage.
+  /// Adds the gather of the output of each microbatch within the last stage.
   [[gnu::cold]] constexpr void add_output() {
     auto const& made = plan.values[plan.items[plan.items.size() - 1].in];
     if (is_last())
@@ -307,8 +313,8 @@ struct transfer_lister {
            parameters.tied().offset});
   }
 
-  /// Adds the arenas of a rank that has the state, for the other ranks along the axes of the
-  /// samples, in the order of plan::memory.
+  /// Adds the transfers of a trainer's arenas from a rank that has the state to the other ranks
+  /// along the axes of the samples, in the order of plan::memory.
   [[gnu::cold]] constexpr void add_state() {
     if (!plan.is_elastic) return;
     auto const held = placements{}.with(plan.grid.of_several_ranks(batch_axes),
@@ -323,9 +329,9 @@ struct transfer_lister {
     if (load.averages) add_arena(transfer_element::parameter, trained);
   }
 
-  // --- verbs of order_of_parts.hpp with rows
+  // --- members that order_of_parts.hpp calls, with transfers
 
-  /// Adds the rows of a place whose rows follow one another.
+  /// Adds all transfers of a place, one after the other.
   [[gnu::cold]] constexpr void rows(transfer_place place) {
     switch (place) {
       case transfer_place::agreement:
@@ -367,8 +373,8 @@ struct transfer_lister {
       case transfer_place::parameter: refuse_row(place, "rows that a part has together");
     }
   }
-  /// Adds the gathers of a region's parameters, from the blocks that optimizers own to the
-  /// placement that layers see between steps.
+  /// Adds the gathers of a region's parameters at the beginning of a step, from the blocks that
+  /// optimizers own to the placement in which ranks keep parameters.
   [[gnu::cold]] constexpr void gather_parameters(int region) {
     auto const at = placements_of_region(region);
     add_buckets(transfer_place::gather_parameters, at.owned, at.kept, compute_element(), region,
@@ -381,7 +387,8 @@ struct transfer_lister {
   };
   struct all_buckets {};
 
-  /// Adds the rows of all passes by kind: gathers first, sums of microbatches and outputs last.
+  /// Adds the transfers of all passes, kind by kind: gathers first, sums of microbatches and
+  /// outputs last.
   [[gnu::cold]] constexpr void each_pass() {
     add_gathers();
     for (work const kind : {work::receive_activation, work::forward, work::send_activation})
@@ -404,7 +411,8 @@ struct transfer_lister {
     for (auto const& units : plan.chunks_of(stage))
       add_edge(place, side == chunk_side::end ? units.end : units.begin);
   }
-  /// Treats each item as a piece, with the rows of one unit. A prediction has no loss.
+  /// Adds the transfers of a pass, item by item: each item counts as a piece with one unit. A
+  /// prediction leaves out the last item, the loss.
   [[gnu::cold]] constexpr void each_piece(work_of_all pass) {
     int const count = plan.items.size() - (part == job_part::prediction ? 1 : 0);
     for (int i = 0; i < count; ++i) {
@@ -422,7 +430,7 @@ struct transfer_lister {
   }
 
   [[gnu::cold]] constexpr void each_reduced() { order_of_buckets(*this, all_buckets{}); }
-  /// Adds a row for each tied use, which brings its gradient to the placement of the owner's
+  /// Adds a transfer for each tied use, which brings its gradient to the placement of the owner's
   /// gradient.
   [[gnu::cold]] constexpr void ties(all_buckets) {
     for (int e = 0; e < plan.entries.size(); ++e) {
@@ -448,7 +456,8 @@ struct transfer_lister {
 
   struct all_units {};
   [[gnu::cold]] constexpr void each_exported() { order_of_exported(*this, all_units{}); }
-  /// Adds the blocks of a region. Frozen parameters have the type that layers see, and no gradient.
+  /// Adds the gathers of a region's blocks for an export. Frozen parameters have the type that
+  /// layers see, and no gradient.
   [[gnu::cold]] constexpr void blocks(all_units, int region) {
     bool const is_frozen = region == parameter_layout::frozen;
     bool const has_gradients = part == job_part::export_gradients;
@@ -493,7 +502,7 @@ struct transfer_lister {
          entry.info.count(), 0, times, entry.item, of.entry});
   }
 
-  // --- verbs without rows, and verbs whose rows each_pass adds
+  // --- members without transfers, or whose transfers each_pass adds
 
   constexpr void compute(operation_kind) {}
   constexpr void gather_for(int) {}

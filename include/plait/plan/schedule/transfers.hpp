@@ -35,12 +35,14 @@ namespace plait::planning {
 }
 
 /// Returns all communication of one part of a job on the ranks of one stage, in the order of
-/// order_of_parts.hpp. A row of a repeat counts for all of its copies and microbatches, so the
-/// length of the list depends on neither. Example: 12 copies of a block and 4 microbatches give one
-/// row with `times` 48.
+/// order_of_parts.hpp. One entry of the list counts for all copies of a repeat and all
+/// microbatches, so the length of the list depends on neither. Example: 12 copies of a block and 4
+/// microbatches give one entry with `times` 48.
 ///
-/// `has_still`: true to list values that are not moved as well.
-/// `passes`: the work of the part, see timetable_of_rows.
+/// `has_still`: true if the list also has values that stay in their placement, because they need a
+/// buffer.
+/// `passes`: the operations of the stage's timetable in this part. They may be left out if
+/// timetable_of_rows returns no stages.
 [[gnu::cold]] constexpr lean_vector<transfer> list_transfers(
     plan_ir const& plan, parameter_layout const& parameters, int stage, workload const& load,
     job_part part, bool has_still = false, std::vector<scheduled_work> const& passes = {}) {
@@ -49,8 +51,7 @@ namespace plait::planning {
   return list_transfers_at_run_time(plan, parameters, stage, load, part, has_still, passes);
 }
 
-/// Returns the number of elements of the greatest value at a place: its ranks have a buffer for so
-/// many.
+/// Returns the number of elements of the greatest value at a place, for which ranks have a buffer.
 constexpr std::size_t greatest_at(lean_vector<transfer> const& values, transfer_place place) {
   std::size_t most = 0;
   for (auto const& made : values)
@@ -58,8 +59,9 @@ constexpr std::size_t greatest_at(lean_vector<transfer> const& values, transfer_
   return most;
 }
 
-/// Returns the timetable of a part of a job if its rows depend on it: if parameters are gathered
-/// for passes, or if anything is recomputed. Otherwise it returns a timetable without stages.
+/// Returns the timetable of a part of a job if its list of transfers depends on the timetable: if
+/// parameters are gathered for passes, or if anything is recomputed. Otherwise it returns a
+/// timetable without stages.
 template <class Plan>
 [[gnu::cold]] constexpr timetable timetable_of_rows(workload const& load, job_part part) {
   if constexpr (Plan::rules.keeps_blocks() || Plan::recomputes.any()) {
@@ -71,7 +73,7 @@ template <class Plan>
   return {};
 }
 
-/// Returns the list of a plan.
+/// Returns the list of transfers of a plan, see list_transfers.
 ///
 /// `load`: has the number of data ranks if the policy leaves it to the launch. Its microbatches
 /// are the number that this rank runs, even if another rank has more slices.
@@ -111,8 +113,8 @@ constexpr lean_vector<transfer> values_of(int stage, workload const& load, job_p
   return std::move(list.out);
 }
 
-/// Returns the numbers that ranks compare and sum up in a step, as if the job clipped gradients and
-/// stopped on signals.
+/// Returns the transfers of numbers that ranks compare and sum up in a step, as if the job clipped
+/// gradients and stopped on signals.
 template <class Plan>
 constexpr lean_vector<transfer> step_scalars_of(mesh const& grid) {
   auto const numbers = ir_on<Plan>(grid);

@@ -40,11 +40,11 @@ struct activation_layout {
   static constexpr auto items = static_cast<std::size_t>(2 * Leaves + 1);
   using slots = std::array<std::size_t, slots_info::most_slots>;
 
-  std::array<std::size_t, values> value_offset{};     ///< offsets of kept and transient roots
-  std::array<std::size_t, values> gradient_offset{};  ///< offsets of transient roots
+  std::array<std::size_t, values> value_offset{};     ///< for each root value: its offset
+  std::array<std::size_t, values> gradient_offset{};  ///< for each root gradient: its offset
   std::array<slots, static_cast<std::size_t>(Leaves)> saved_offset{};
   std::array<slots, static_cast<std::size_t>(Leaves)> scratch_offset{};
-  std::array<std::size_t, items> activation_stash_bytes{};  ///< all of it, with recomputed buffers
+  std::array<std::size_t, items> activation_stash_bytes{};  ///< with recomputed buffers
   /// For each item and each `again` of a unit: the end of the part that is in the stash.
   std::array<std::array<std::size_t, again_kinds>, items> stash_end{};
   /// Bytes of the item's output, which is first in its stash.
@@ -55,11 +55,11 @@ struct activation_layout {
   std::array<std::size_t, static_cast<std::size_t>(Leaves)> gradient_stash_offset{};
   std::array<std::size_t, items> gradient_stash_bytes{};
   std::array<std::size_t, items> transient_bytes{};  ///< for each item
-  /// For each item: staging buffer for data that its moves pack.
+  /// For each item, bytes of the staging buffer in which changes of placement pack data to send.
   std::array<std::size_t, items> staging_bytes{};
 };
 
-/// Rows and columns of the local block of a value.
+/// The shape of a rank's block of a value.
 struct block_shape {
   std::size_t rows = 0, columns = 0;
   [[nodiscard]] constexpr std::size_t count() const { return rows * columns; }
@@ -87,8 +87,8 @@ constexpr std::size_t slot_count(slot_info const& slot, form_info const& form, s
   return slot_count(slot, placement_of(slot, form), rows, ranks);
 }
 
-/// Lays out the activations of microbatches of `rows` rows. Elements have `element_bytes`, elements
-/// of slots that keep sums `slot_bytes`.
+/// Lays out the activations of microbatches of `rows` rows. `element_bytes` is the size of an
+/// element, and `slot_bytes` the size of an element in slots that keep sums.
 ///
 /// `levels`: one entry if anything is recomputed, else none.
 template <int Leaves>
@@ -112,7 +112,8 @@ template <int Leaves>
     out.output_bytes[at] = kept;
     out.input_bytes[at] = bytes_of(piece.in);
     int const first_value = v;
-    // A root's buffer must hold all values in it; a root is never smaller than its row blocks.
+    // A buffer must hold all values that share it. Its root is never smaller than the other values,
+    // which are blocks of its rows or as long.
     for (; v < code.values.size() && code.values[v].item == i; ++v) {
       auto const place = [&](residence const& where, std::size_t& offset, std::size_t& transient) {
         if (where.root == v && where.where == storage_kind::transient)
@@ -175,13 +176,13 @@ template <int Leaves>
   return out;
 }
 
-/// Parameters, and accumulators of tied uses, begin at multiples of this number of elements: 128
-/// bytes in bfloat16, whose copies have equal offsets.
+/// Parameters, and accumulators of tied uses, begin at multiples of this number of elements. Copies
+/// in bfloat16 have equal offsets in elements, so they begin at multiples of 128 bytes.
 inline constexpr std::size_t parameter_alignment = 64;
 
-/// The alignment in plans that sum slice by slice. The squares of each piece of this number of
-/// elements of a parameter are added up separately, and no two ranks share a piece, so the sums
-/// have equal bits on any number of ranks.
+/// The alignment of parameters, in elements, in plans that sum gradients slice by slice. The
+/// squares of each piece of this number of elements of a parameter are added up separately, and no
+/// two ranks share a piece, so the sums have equal bits on any number of ranks.
 inline constexpr std::size_t square_piece = 1024;
 
 constexpr std::size_t rounded_up(std::size_t count, std::size_t multiple) {
@@ -200,10 +201,10 @@ constexpr element_range overlap(element_range const& a, element_range const& b) 
   return {begin, begin < end ? end - begin : 0};
 }
 
-/// A range of a layout that one call of each row of the list moves: consecutive units of a chunk in
-/// the region over_batch or in the frozen region, or all of a region. Where ranks own or hold
-/// blocks, each rank has one block of each bucket. Example: with at least 1 Mi elements per bucket,
-/// units of 400 Ki elements make buckets of three units.
+/// A range of a parameter_layout that one collective moves: the parameters of consecutive units of
+/// a chunk in region over_batch or in the frozen region, or all of a region. Where ranks own or
+/// hold blocks, each rank has one block of each bucket. Example: with at least 1 Mi elements per
+/// bucket, units of 400 Ki elements make buckets of three units.
 struct bucket {
   int region = 0;
   unit_range units{};  ///< units of the model with parameters in the bucket
@@ -211,16 +212,16 @@ struct bucket {
 };
 
 /// The places of a layout's buckets in an arena. An arena has each bucket whole or, if the bucket
-/// is cut, this rank's block of it. After the buckets it has a staging buffer (`room`) in which cut
-/// buckets are whole while layers use them. The room holds the two buckets that are used one after
-/// the other, one at its beginning and one at its end, so that the next bucket can be gathered
-/// while layers compute with the other.
+/// is cut, this rank's block of it. After the buckets it has a staging buffer (`room`), into which
+/// cut buckets are gathered while layers use them. This buffer holds the two buckets that are used
+/// one after the other, one at its beginning and one at its end, so that the next bucket can be
+/// gathered while layers compute with the other.
 struct stored_buckets {
   lean_vector<std::size_t> base{};    ///< offset of each bucket, in elements
   lean_vector<std::size_t> blocks{};  ///< number of blocks that each bucket is cut into
   element_range room{};
-  element_range frozen_room{};  ///< staging buffer for frozen buckets
-  std::size_t behind = 0;       ///< offset of the elements after the regions, if they are whole
+  element_range frozen_room{};  ///< second staging buffer, for frozen buckets
+  std::size_t behind = 0;       ///< offset of the elements that follow the buckets
   std::size_t count = 0;        ///< elements of the arena
 };
 
@@ -229,7 +230,7 @@ struct entry_place {
   int region = 0;               ///< region of the layout
   int unit = -1;                ///< unit of the owner, for a tied use; -1: the use's own unit
   std::size_t in_unit = 0;      ///< offset within the unit's part of the region
-  bool is_tied = false;         ///< true if its gradients have an accumulator of their own
+  bool is_tied = false;         ///< true for a tied use whose gradients have their own accumulator
   std::size_t accumulator = 0;  ///< offset of that accumulator
 };
 
@@ -240,30 +241,32 @@ struct entry_place {
 /// their places in the layout.
 ///
 /// Region over_batch has the parameters whose gradients are summed over the batch axes. Region
-/// over_tensor has those whose gradients are summed over the tensor axis as well, such as a norm's
-/// weight under sequence shards. Within a region, parameters are stored unit by unit in the order
-/// of the layers (a unit is a layer, or one copy within a repeat). Units are padded so that any of
-/// them can be cut into a block for each batch rank. Region over_batch consists of buckets,
-/// over_tensor is one bucket. After the regions the gradients have the accumulators of tied uses.
+/// over_tensor has the parameters whose gradients are summed over the tensor axis as well, such as
+/// a norm's weight under sequence shards. Within a region, parameters are stored unit by unit in
+/// the order of the layers (a unit is a layer, or one copy within a repeat). Units are padded so
+/// that any of them can be cut into a block for each batch rank. Region over_batch consists of
+/// buckets, over_tensor is one bucket. After the regions the gradients have the accumulators of
+/// tied uses.
 struct parameter_layout {
   /// The regions: gradients summed over the batch axes; gradients summed over the batch axes and
   /// the tensor axis; frozen parameters.
   static constexpr int over_batch = 0, over_tensor = 1, frozen = 2;
-  /// The base of a unit that the stage does not have.
+  /// The value of parameter_base for a unit that the stage does not have.
   static constexpr std::size_t absent = ~std::size_t{0};
 
   lean_vector<entry_place> entries{};
-  int units = 0;  ///< units of the model
-  /// For each region and each unit of the model, the offset of the unit's part of the region,
-  /// region by region; for parameters and for gradients.
+  int units = 0;  ///< number of units of the model
+  /// The offset of a unit's part of a region, at index base_of(region, unit); for parameters and
+  /// for gradients.
   lean_vector<std::size_t> parameter_base{}, gradient_base{};
   std::array<element_range, 2> regions{};
   lean_vector<bucket> buckets{};  ///< buckets of trained parameters, in order
   lean_vector<bucket> frozen_buckets{};
-  /// Places of trained and frozen buckets; of trained buckets.
+  /// Places of the trained and frozen buckets in the parameters' arena, and of the trained buckets
+  /// in the gradients' arena.
   stored_buckets parameters_at{}, gradients_at{};
-  std::size_t frozen_count = 0;  ///< elements of frozen parameters, after the regions
-  std::size_t tied_count = 0;    ///< elements of accumulators of tied uses
+  std::size_t frozen_count = 0;  ///< number of elements of frozen parameters
+  std::size_t tied_count = 0;    ///< number of elements of the accumulators of tied uses
 
   /// Returns the offset of parameter `entry` of a unit; for a tied use, the owner's offset.
   [[nodiscard]] constexpr std::size_t offset(int entry, int unit) const {
@@ -275,7 +278,7 @@ struct parameter_layout {
     auto const& at = entries[std::size_t(entry)];
     return parameter_base[base_of(at.region, at.unit < 0 ? unit : at.unit)] != absent;
   }
-  /// Returns the offset of the gradient accumulator of this use.
+  /// Returns the offset of the gradient accumulator of use `entry` in `unit`.
   [[nodiscard]] constexpr std::size_t gradient_offset(int entry, int unit) const {
     auto const& at = entries[std::size_t(entry)];
     return at.is_tied ? at.accumulator : gradient_base[base_of(at.region, unit)] + at.in_unit;
@@ -291,7 +294,8 @@ struct parameter_layout {
   [[nodiscard]] constexpr element_range tied() const { return {count(), tied_count}; }
   /// Returns the number of elements of all gradients.
   [[nodiscard]] constexpr std::size_t gradient_count() const { return count() + tied_count; }
-  /// Returns the place in an arena of an element that is whole there.
+  /// Returns the place in an arena of element `offset` of the layout, whose region the arena has
+  /// whole.
   [[nodiscard]] constexpr std::size_t place_in(stored_buckets const& at, std::size_t offset) const {
     if (offset >= count()) return at.behind + offset - count();
     auto const& last = regions[over_tensor];
@@ -308,15 +312,16 @@ struct parameter_layout {
 /// Cuts a region into buckets. It goes through the units of each chunk from the last one, as the
 /// backward does, and closes a bucket as soon as it has `least` elements. A unit that owns a tied
 /// parameter is a bucket of its own, because its gradient is complete only when the gradients of
-/// all uses are. The units must already have their places. Example: units 0 to 4 of 400 elements
-/// and `least` 1000 make the buckets 2 to 4 and 0 to 1.
+/// all uses are. `layout` must already have the offsets of the units. Example: units 0 to 4 of 400
+/// elements and `least` 1000 make the buckets 2 to 4 and 0 to 1.
 [[gnu::cold]] constexpr lean_vector<bucket> cut_buckets(parameter_layout const& layout, int region,
                                                         element_range const& all,
                                                         static_view<unit_range> chunks,
                                                         lean_vector<int> const& owns_tied,
                                                         std::size_t least) {
   lean_vector<bucket> out;
-  // The order from the last unit means that a unit ends at the beginning of the unit after it.
+  // Units are visited from the last one, so each ends at the beginning of the unit visited before
+  // it.
   std::size_t end = all.end();
   for (int c = chunks.size() - 1; c >= 0; --c) {
     bucket open{.region = region};
@@ -344,9 +349,10 @@ struct parameter_layout {
 /// Lays out the parameters of a stage.
 ///
 /// `chunks`: chunks of the stage.
-/// `batch_ranks`: number of blocks that a unit can be cut into.
+/// `batch_ranks`: number of blocks into which each unit must be divisible.
 /// `alignment`: alignment of parameters, in elements.
-/// `least_bucket`: least elements of a bucket of over_batch; 0 makes it one bucket.
+/// `least_bucket`: least number of elements of a bucket in region over_batch; 0 makes the region
+/// one bucket.
 /// `cuts_frozen`: true if frozen parameters are cut as well.
 [[gnu::cold]] constexpr parameter_layout lay_out_parameters(
     static_view<item> items, static_view<parameter_entry> entries, static_view<unit_range> chunks,
@@ -356,7 +362,7 @@ struct parameter_layout {
   auto const at = [](int i) { return static_cast<std::size_t>(i); };
   parameter_layout out;
   out.entries.resize(at(entries.size()));
-  // Elements of a unit of each item in each region.
+  // The number of elements of one unit of each item in each region.
   lean_vector<std::size_t> counts(3 * at(items.size()), 0);
   auto const count_of = [&](int region, int item) -> std::size_t& {
     return counts[at(region * items.size() + item)];
@@ -482,7 +488,7 @@ constexpr lean_vector<owned_block> blocks_of_buckets(lean_vector<bucket> const& 
   return out;
 }
 
-/// Returns the elements that a rank's optimizer owns.
+/// Returns the blocks of elements that a rank's optimizer owns, one for each bucket that is cut.
 [[gnu::cold]] constexpr lean_vector<owned_block> owned_blocks(parameter_layout const& layout,
                                                               parameter_rules const& rules,
                                                               mesh const& grid,

@@ -37,7 +37,7 @@ enum class units_use : int {
   return false;
 }
 
-/// Finds the buckets with the parameters that units use or make gradients for.
+/// Finds the buckets with the parameters that units use or whose gradients they compute.
 class bucket_uses {
  public:
   /// `passes`: for each entry, nonzero if a backward reads its parameter: if its layer computes the
@@ -92,9 +92,9 @@ class bucket_uses {
   lean_vector<int> passes_;
 };
 
-/// Returns the elements that a room for two buckets of a region needs: the largest sum of two
-/// buckets that the units of a chunk use one after the other. Example: buckets of 300, 500 and 200
-/// elements need a room of 800.
+/// Returns the number of elements that a staging buffer for two buckets of a region needs: the
+/// largest sum of two buckets that the units of a chunk use one after the other. Example: buckets
+/// of 300, 500 and 200 elements need a buffer of 800.
 ///
 /// Errors: error if a unit uses more than two buckets.
 [[gnu::cold]] constexpr std::size_t room_for_two(parameter_layout const& layout,
@@ -108,8 +108,9 @@ class bucket_uses {
     for (int unit = chunk.begin; unit < chunk.end; ++unit) {
       auto const used = uses.of(unit, region, which);
       if (used.size() > 2)
-        throw error({"plan: unit ", unit, " uses parameters of ", used.size(),
-                     " buckets, and there is room for two at a time; tie it to one other layer"});
+        throw error(
+            {"plan: unit ", unit, " uses parameters of ", used.size(),
+             " buckets, but a staging buffer has two at a time; tie it to one other layer"});
       for (int const number : used) {
         if (number == last) continue;
         std::size_t const count = layout.bucket_at(std::size_t(number)).elements.count;
@@ -122,13 +123,13 @@ class bucket_uses {
   return most;
 }
 
-/// The cut of an arena by a policy: whether it is cut, and into how many blocks.
+/// The cut of an arena: `is_cut` is true if the policy cuts it, `blocks` is the number of blocks.
 struct arena_cut {
   bool is_cut = false;
   std::size_t blocks = 1;
 };
 
-/// Gives the buckets of a layout their places in the arenas of parameters and of gradients.
+/// Assigns the buckets of a layout their places in the arenas of parameters and of gradients.
 [[gnu::cold]] constexpr void store_buckets(parameter_layout& layout, static_view<item> items,
                                            static_view<parameter_entry> entries,
                                            static_view<unit_range> chunks,
@@ -137,7 +138,7 @@ struct arena_cut {
   auto const add = [](stored_buckets& to, lean_vector<bucket> const& all, std::size_t blocks) {
     for (auto const& one : all) {
       to.base.push_back(to.count);
-      to.blocks.push_back(one.region == parameter_layout::over_tensor ? 1 : blocks);  // it is whole
+      to.blocks.push_back(one.region == parameter_layout::over_tensor ? 1 : blocks);  // never cut
       to.count += one.elements.count / to.blocks.back();
     }
   };
@@ -167,7 +168,7 @@ struct layout_rules {
   placements samples{};
   parameter_rules parameters{};
   bool has_slices = false;
-  std::size_t least_bucket = 0;  ///< in elements; 0 makes over_batch one bucket
+  std::size_t least_bucket = 0;  ///< least elements of a bucket; 0: region over_batch is one bucket
 };
 
 /// Lays out the parameters of a stage and their buckets.
@@ -197,22 +198,22 @@ struct layout_rules {
                                                          mesh const& complete,
                                                          layout_rules const& how);
 
-/// The buckets of one region that an operation uses, two at most; -1: none.
+/// The numbers of the buckets of one region that an operation uses, two at most; -1: no bucket.
 struct few_buckets {
   int first = -1, second = -1;
 };
 
-/// A place in a room for two buckets: its beginning or its end.
+/// A place in a staging buffer for two buckets: its beginning or its end.
 struct staging_place {
   bool at_end = false;
   bool takes_all = false;  ///< the bucket at the other end is overwritten as well
 };
 
-/// Follows the contents of a room for two buckets while operations are listed in their order. The
-/// room is as long as the largest sum of two buckets in use. One bucket is placed at its beginning
-/// and one at its end. Buckets take the ends in turn, so a gather into one end overlaps with layers
-/// that use the other. A bucket that is too long to fit next to the other overwrites it and takes
-/// both ends.
+/// Follows the contents of a staging buffer for two buckets while operations are listed in their
+/// order. The buffer is as long as the largest sum of two buckets in use. One bucket is placed at
+/// its beginning and one at its end. Buckets take the ends in turn, so a gather into one end
+/// overlaps with layers that use the other. A bucket that is too long to fit next to the other
+/// overwrites it and takes both ends.
 class bucket_staging {
  public:
   [[gnu::cold]] constexpr bucket_staging(parameter_layout const& layout, element_range const& room)
@@ -222,8 +223,8 @@ class bucket_staging {
     return inside_[0] == number || inside_[1] == number;
   }
   [[nodiscard]] constexpr bool is_at_end(int number) const { return inside_[1] == number; }
-  /// Puts a bucket into the room without overwriting the buckets in `kept` and `another`. Returns
-  /// false if it does not fit.
+  /// Puts a bucket into the staging buffer without overwriting the buckets in `kept` and `another`.
+  /// Returns false if it does not fit.
   [[gnu::cold]] constexpr bool put(int number, few_buckets const& kept, int another,
                                    staging_place& at) {
     auto const stays = [&](int other) {
@@ -284,27 +285,27 @@ struct planned_gather {
 };
 
 /// The gathers of a stage's passes. Under `zero<3>` a rank keeps a block of each bucket, so a
-/// bucket is gathered into a room in front of an operation that uses it. A bucket that is still
-/// there is not gathered again. Gathers run one operation ahead. Example: three buckets and one
-/// microbatch need four gathers: buckets 0, 1 and 2 for the forward, and bucket 0 for the backward,
-/// since 1 and 2 are still in the room.
+/// bucket is gathered into a staging buffer in front of an operation that uses it. A bucket that is
+/// still in the buffer is not gathered again. Gathers run one operation ahead. Example: three
+/// buckets and one microbatch need four gathers: buckets 0, 1 and 2 for the forward, and bucket 0
+/// for the backward, since 1 and 2 are still in the buffer.
 struct gather_plan {
-  /// Gathers of trained parameters in their order, then of frozen ones.
+  /// The gathers of trained parameters in their order, then the gathers of frozen parameters.
   lean_vector<planned_gather> gathers{};
   std::size_t trained = 0;  ///< number of gathers of trained parameters
-  /// For each operation, the ends of rooms that it reads, as bits: beginning and end of the room
-  /// for trained parameters, then of the room for frozen ones.
+  /// For each operation, the ends of staging buffers that it reads, as bits: beginning and end of
+  /// the buffer for trained parameters, then of the buffer for frozen parameters.
   lean_vector<int> ends{};
   lean_vector<int> releases{};  ///< bits of the ends that no later operation reads
 };
 
 /// Adds the gathers of a region's buckets to the plan. In front of each operation it gathers the
-/// buckets that the operation uses, unless the room still has them. Then it gathers the buckets of
-/// the next operation, if there is room.
+/// buckets that the operation uses, unless the staging buffer still has them. Then it gathers the
+/// buckets of the next operation, if there is space.
 ///
 /// `uses`: two bucket numbers for each piece, -1 for none.
 /// `order`: the piece of each operation.
-/// `first_bit`: the bit for the beginning of this room.
+/// `first_bit`: the bit for the beginning of this staging buffer.
 [[gnu::cold]] constexpr void add_gathers(gather_plan& out, parameter_layout const& layout,
                                          element_range const& room, lean_vector<int> const& uses,
                                          lean_vector<int> const& order, int first_bit) {
@@ -346,8 +347,8 @@ struct gather_plan {
 }
 
 /// Returns the ranges of units that one pass through a chunk runs as separate operations, in the
-/// order of the units. `ends_buckets`: true if the pass makes gradients that are reduced as soon as
-/// a bucket is complete.
+/// order of the units. `ends_buckets`: true if the pass computes gradients that are reduced as soon
+/// as a bucket is complete.
 [[nodiscard]] [[gnu::cold]] constexpr lean_vector<unit_range> pieces_of_pass(
     bucket_uses const& uses, unit_range units, bool gathers, bool ends_buckets) {
   lean_vector<unit_range> by_use{units};
@@ -359,8 +360,8 @@ struct gather_plan {
   return out;
 }
 
-/// Returns all gathers of a stage's passes, each region in a room of its own: first the gathers of
-/// trained parameters, then those for frozen ones.
+/// Returns all gathers of a stage's passes, each region in a staging buffer of its own: first the
+/// gathers of trained parameters, then the gathers of frozen parameters.
 ///
 /// `passes`: passes of the stage.
 /// `chunks`: chunks of the stage.

@@ -90,8 +90,8 @@ struct parameter_rectangle {
   return count == whole.count() && (count == 0 || (row == whole.rows && column == whole.columns));
 }
 
-/// Adds the part of `of` that is in `range` of the arena. It is at most three rectangles: a piece
-/// of a row, whole rows, and another piece of a row.
+/// Adds to `out` the part of rectangle `of` that is in `range` of the arena. It is at most three
+/// rectangles: a piece of a row, whole rows, and another piece of a row.
 constexpr void add_common(parameter_rectangle const& of, element_range const& range,
                           lean_vector<parameter_rectangle>& out) {
   if (of.count() == 0) return;
@@ -149,7 +149,8 @@ constexpr element_range overlap(element_range const& range, parameter_block cons
 /// Returns the full name of a parameter: the star of a repeat becomes the copy's number.
 [[gnu::cold]] std::string name_of_copy(std::string pattern, int copy);
 
-/// Returns the parameters that a rank of a stage with this layout has, in the order of the layers.
+/// Returns the blocks of parameters that a rank of a stage with this layout has, in the order of
+/// the layers.
 ///
 /// `names`: names of the entries.
 [[nodiscard]] [[gnu::cold]] lean_vector<parameter_block> blocks_of_layout(

@@ -32,11 +32,12 @@ struct parameter_entry {
   bool is_frozen = false;
 
   [[nodiscard]] constexpr std::size_t local_count() const { return local_rows * local_columns; }
-  /// Returns true if this is a parameter and not a further use of one.
+  /// Returns true if the entry is a parameter, and not a tied use of a parameter.
   [[nodiscard]] constexpr bool is_owner() const { return owner < 0; }
   /// Returns true if the optimizer updates this parameter.
   [[nodiscard]] constexpr bool is_trained() const { return is_owner() && has_gradient(); }
-  /// Returns true if the backward adds up a gradient for it, for which an optimizer has states.
+  /// Returns true if the backward computes a gradient of the parameter, so that an optimizer has
+  /// states for it.
   [[nodiscard]] constexpr bool has_gradient() const { return !is_frozen && !info.is_buffer(); }
   /// Returns true if the gradient is summed over the tensor axis as well: a parameter that is used
   /// as replicate and kept as invariant.
@@ -51,8 +52,9 @@ struct parameter_entry {
 };
 
 /// The placements of a parameter on all axes: `kept` between steps, `summed` for this use's
-/// gradient accumulator during a step, `owned` by the optimizer. The stage that has it is a number
-/// of the copy; the placements only say that one stage has it.
+/// gradient accumulator during a step, `owned` by the optimizer. On the stage axis they only say
+/// that one stage has the parameter; the number of this stage differs between the copies of a
+/// repeat.
 struct parameter_placements {
   placements kept{}, summed{}, owned{};
 };
@@ -71,7 +73,7 @@ constexpr transition tie_transition(parameter_entry const& use, parameter_entry 
 
 /// A member function of parameter_entry that selects entries.
 using entry_test = bool (parameter_entry::*)() const;
-/// A function that returns how many tensors of an entry are counted.
+/// A function that returns the number of tensors to count for an entry.
 using entry_count = int (*)(parameter_entry const&);
 constexpr int one_if_owner(parameter_entry const& entry) { return entry.is_owner() ? 1 : 0; }
 constexpr int one_if_trained(parameter_entry const& entry) { return entry.is_trained() ? 1 : 0; }
@@ -117,7 +119,8 @@ constexpr std::size_t count_elements(auto const& code, auto const& entries, entr
   return count;
 }
 
-/// Returns the number of tensors before the tensors of parameter `entry` of copy `copy`.
+/// Returns the number of tensors of the model that precede the tensors of entry `entry` in copy
+/// `copy`.
 constexpr int number_of_tensor(static_view<item> items, static_view<parameter_entry> entries,
                                entry_count counts, int entry, int copy) {
   int number = 0, in_copy = 0, before = 0;
