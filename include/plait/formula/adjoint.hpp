@@ -5,20 +5,22 @@
 
 #include "plait/formula/graph.hpp"
 
-/// The gradients of a formula: nodes of the same kinds, which follow the nodes of the forward.
+/// Automatic differentiation of a formula. The gradients are nodes of the same kinds as the
+/// forward; in the graph they follow the nodes of the forward.
 ///
 /// The writer visits nodes from the output to the inputs. Each node adds to the gradients of its
 /// operands: a product adds dy transposed(w) and transposed(x) dy, a map adds its slopes times dy,
-/// and a row of operation/rows.hpp adds the results of its adjoint rows. A value that is read twice
-/// has the sum. Each node that has a parameter as operand adds directly to the parameter's
-/// gradient, so no node sums these.
+/// and an operation of operation/rows.hpp adds the results of its adjoint operations. If several
+/// nodes read a value, its gradient is the sum of their contributions. Contributions to the
+/// gradient of a parameter are added to its accumulator directly, so the graph has no node that
+/// sums them.
 ///
 /// Example: for y = matmul(silu(a), w) the nodes dy, dy transposed(w), transposed(silu(a)) dy, and
 /// the slope of silu at a times dy transposed(w) are added.
 namespace plait::formula {
 
-/// Returns the operands that the derivative of a map with respect to operand `by` reads, a bit for
-/// each. The derivative of x y with respect to x reads y; the derivative of x + y reads no operand.
+/// Returns the operands that the derivative of a map with respect to operand `by` reads, as a bit
+/// mask. The derivative of x y with respect to x reads y; the derivative of x + y reads no operand.
 template <class Graph>
 constexpr unsigned slope_reads(Graph const& g, int map, int by) {
   auto const functions = g.functions_of(map);
@@ -102,11 +104,13 @@ struct adjoint_writer {
   }
 
  private:
-  int shared_[Graph::capacity]{};  ///< for each value, a gradient that it shares with another
-                                   ///< value, or -1
+  /// For each value, a gradient node that belongs to another value as well, and is a summand of
+  /// this value's gradient; or -1.
+  int shared_[Graph::capacity]{};
 
-  /// Adds a gradient that another value has, too. It is added after all gradients that belong to
-  /// this value alone. If these are summands of ranks, the ranks then add them up once.
+  /// Adds `made`, which is also the gradient of another value, to the gradient of `value`. It is
+  /// added after all contributions that belong to `value` alone. If these are partial sums of the
+  /// ranks, the ranks then need only one all-reduce.
   constexpr void add_shared(int value, int made) {
     if (!g.has_gradient(value)) return;
     if (g.at[value].kind == node_kind::parameter || shared_[value] >= 0) return add_to(value, made);
@@ -133,13 +137,14 @@ struct adjoint_writer {
       g.gradient[value] = g.put(sum);
     }
   }
-  /// Adds `made`, which has the shape of a map, to the gradient of an operand that it repeats.
+  /// Adds `made`, which has the shape of a map's result, to the gradient of an operand that the map
+  /// broadcasts. It sums `made` over the dimensions along which the operand is repeated.
   constexpr void add_reduced(int value, int made) {
     node const& x = g.at[value];
     if (int const row = g.row_of(value); row >= 0) {
       node sum = g.like(row, node_kind::column_sum);
       sum.read(made);
-      // The operand has one number for each head.
+      // The operand has one number for each head, so the columns of each head are summed.
       int const repeated = x.factor_count > 1 ? g.at[made].last().extent : 1;
       if (x.last().is_single() && repeated > 1) sum.pieces = repeated;
       if (x.factor_count > 1 && g.at[made].factor_count != 2)
@@ -147,8 +152,8 @@ struct adjoint_writer {
       value = row;
       made = g.put(sum);
     } else {
-      // The map repeats a number of each row or head along the last factor, and a row for each
-      // head.
+      // The map broadcasts a number of each row or head along the last factor, and a row to each
+      // head. The gradient is summed over the same dimensions.
       if (x.last().is_single() && !g.at[made].last().is_single()) made = g.put(g.reduced(made, 1));
       if (x.width() != g.at[made].width()) {
         node sum = g.like(value, node_kind::sum_of_factors);
@@ -283,10 +288,12 @@ struct adjoint_writer {
       int const made = g.put(out);
       if (k == 0) first = made;
     }
-    // Sums of gradients follow all results, which are neighbours.
+    // The results of the node have consecutive numbers, so sums of gradients are added after the
+    // last result.
     for (int k = 0; k < 3; ++k) add_to(n.operands[k], first + k);
   }
-  /// Adds the gradient of an operation that makes one number of each row, or of `across`.
+  /// Adds the gradient of an operation that reduces each row to one number, or the gradient of
+  /// `across`.
   constexpr void of_row(node const& n, node_kind kind, std::initializer_list<int> reads) {
     node out = g.like(n.operands[0], kind);
     for (int const value : reads) out.read(value);
@@ -355,7 +362,8 @@ struct adjoint_writer {
           return g.fail(mistake::kind::no_adjoint);
         operands[results++] = value;
       }
-      // Sums of gradients follow all results, which are neighbours.
+      // The results of a call have consecutive numbers, so sums of gradients are added after the
+      // last.
       for (int k = 0; k < results; ++k)
         if (g.has_gradient(operands[k])) add_to(operands[k], first + k);
     }

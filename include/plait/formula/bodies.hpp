@@ -20,8 +20,8 @@
 
 namespace plait::formula {
 
-/// The operations that the bodies of a formula's layer issue: one call of `ops` for each node, in
-/// an order that is fixed at compile time.
+/// Issues the operations of a formula's layer. Each body, such as forward, calls `ops` once for
+/// each of its nodes, in an order that is fixed at compile time.
 template <class L>
 struct formula_bodies {
   using facts = formula_facts<L>;
@@ -41,7 +41,7 @@ struct formula_bodies {
     else if constexpr (table.is_loss && requires { l.dx; }) clear_rows(ops, l);
   }
 
-  /// The elements that convolutions need to write out their windows (im2col).
+  /// The number of scratch elements that convolutions need to write out their windows (im2col).
   static constexpr std::size_t patch_room = [] {
     std::size_t out = 0;
     for (int i = 0; i < table.forward_size; ++i) {
@@ -66,18 +66,18 @@ struct formula_bodies {
     return false;
   }();
 
-  /// Returns true if one product writes the gradient of the input.
+  /// Returns true if a single matrix product writes the gradient of the input.
   static constexpr bool is_last_product(int dx) {
     return table.at[dx].kind == node_kind::product && !memory.is_completed[dx] &&
            memory.stored_in[dx] == storage::input_gradient;
   }
-  /// Returns true if forward and backward_input each end in one product that no other node touches.
+  /// True if forward and backward_input each end in one product whose result no other node touches.
   static constexpr bool takes_epilogue =
       table.loss_term < 0 && table.input_count == 1 &&
       table.at[table.output].kind == node_kind::product && !memory.keeps_output &&
       !memory.is_completed[table.output] && table.gradient[table.inputs[0]] >= 0 &&
       is_last_product(table.gradient[table.inputs[0]]);
-  /// The number of the parameter whose gradient consists of one product, or -1.
+  /// The index of the parameter whose gradient a single matrix product writes, or -1.
   static constexpr int overwritten = [] {
     for (int parameter = 0; parameter < table.parameter_count; ++parameter) {
       int products = 0, others = 0;
@@ -95,7 +95,7 @@ struct formula_bodies {
     if constexpr (table.at[I].kind == node_kind::attention)
       ops.prepare_attention(groups_of<I>{}, query_key_value<I>(l));
   }
-  /// Returns the node that a body runs at a place in its order. A product that writes l.dx is last.
+  /// Returns the node that a body runs as number `place`. A product that writes l.dx is the last.
   template <body Which>
   static constexpr int order(int place) {
     int const dx = table.input_count == 1 ? table.gradient[table.inputs[0]] : -1;
@@ -128,8 +128,8 @@ struct formula_bodies {
     if constexpr (requires { l.x; }) return std::get<1>(l.x);
     else return std::get<1>(l.saved[input_slot{}]);
   }
-  /// Returns the view of a value, for reading or writing. `Made`: in a formula that reads data, the
-  /// type of the view of the result that the value is read for.
+  /// Returns the view of a value, for reading or writing. `Made` is given in a formula that reads
+  /// data, such as targets: it is the type of the view that is computed from the value.
   template <int Value, class Made = void>
   static auto view_of(auto const& l) {
     constexpr int value = memory.place_of(Value);
@@ -157,8 +157,8 @@ struct formula_bodies {
       return l.scratch[slot_of<facts, memory.scratch.value[memory.slot[value]]>{}];
     }
   }
-  /// Returns the view of a value that is read for a result of type `Made`. Each rank has all of a
-  /// value that has no gradient and is not cut, so results may be blocks or whole values.
+  /// Returns the view of an operand of an operation whose result is a view of type `Made`. A whole
+  /// operand without a gradient can be read for results that are cut and for whole results.
   template <class Made, class Given>
   static auto beside(Given const& given, std::size_t columns) {
     if constexpr (requires { requires ext::is_shard(Given::at); }) {
@@ -200,8 +200,8 @@ struct formula_bodies {
             ...);
   }
   static constexpr bool is_summand(placement at) { return ext::is_shard(at) || at == partial; }
-  /// Returns operand K of a node. Sums that ranks complete within the layer, and their gradients,
-  /// are equal on all ranks. Nodes that also read blocks or summands read them as replicate.
+  /// Returns operand K of a node. Sums that the ranks all-reduce within the layer are equal on all
+  /// ranks, as are their gradients. Nodes that also read blocks or summands read them as replicate.
   template <int I, std::size_t K>
   static auto operand_of(auto const& l) {
     auto const x = view_of<table.at[I].operands[K]>(l);
@@ -227,7 +227,7 @@ struct formula_bodies {
       if (each) return true;
     return false;
   }();
-  /// Returns the view that a node writes: partial, if ranks add up their summands afterwards.
+  /// Returns the view that a node writes. It is partial if the ranks then add up their summands.
   template <int I>
   static auto result_of(auto const& l) {
     auto const y = view_of<I>(l);
@@ -270,7 +270,7 @@ struct formula_bodies {
     else if constexpr (kind != node_kind::result && kind != node_kind::reshape)
       make_by_kernel<I>(ops, l, std::make_index_sequence<std::size_t(table.at[I].count)>{});
   }
-  /// Issues a node whose operands are unchanged views, or rows of their last factor.
+  /// Issues a node whose kernel takes its operands as stored, or as rows of their last factor.
   template <int I, std::size_t... K>
   static void make_by_kernel(auto& ops, auto const& l, std::index_sequence<K...>) {
     constexpr node n = table.at[I];
@@ -308,9 +308,9 @@ struct formula_bodies {
       run(scan_gradient_kernel{batch, n.factor});
     else static_assert(n.kind == node_kind::reduce, "a kind of node that no body makes");
   }
-  /// Returns a value as rows of its last factor: the heads of each row for [heads, width]. Where
-  /// ranks cut heads, they cut these rows. `Width` replaces the width of the last factor unless it
-  /// is 0.
+  /// Returns a value as a matrix whose rows have the width of the last factor: one row for each
+  /// head of [heads, width]. If ranks cut the heads, they cut the rows of this matrix. `Width`
+  /// replaces the width of the last factor unless it is 0.
   template <int Value, int Width = 0>
   static auto rows_of(auto const& l) {
     return rows_of_view<Value, Width>(view_of<Value>(l));
@@ -375,7 +375,7 @@ struct formula_bodies {
       ops.rows(seed_of_row<loss_targets<L>>{ops.loss_seed()}, view_of<I>(l), targets_of(l));
     else ops.rows(seed_of_row<void>{ops.loss_seed()}, view_of<I>(l));
   }
-  /// Adds the term of each row to the loss.
+  /// Adds each row's term to the loss.
   static void add_term(auto& ops, auto const& l) {
     auto const term = view_of<table.loss_term>(l);
     if constexpr (table.is_loss) ops.rows(clear_term<loss_targets<L>>{}, term, targets_of(l));
@@ -420,7 +420,7 @@ struct formula_bodies {
     else if constexpr (is_added<I>()) ops.accumulate_matmul(x, w, y);
     else ops.matmul(x, w, y);
   }
-  /// Returns true if a node adds its result to the sum that it is an operand of.
+  /// Returns true if a node adds its result to the sum that reads it, instead of storing it.
   template <int I>
   static constexpr bool is_added() {
     for (int i = I + 1; i < table.size; ++i)
@@ -550,7 +550,7 @@ struct formula_bodies {
       ops.average_pool_backward(in, a, y);
     }
   }
-  // The number of lookups depends on the rank.
+  // Lookups have their own `ops` function: how many rows a rank looks up depends on the rank.
   template <int I, std::size_t... K, std::size_t... R>
   static void run_row(auto& ops, auto const& l, operation::gather_rows, std::index_sequence<K...>,
                       std::index_sequence<R...>, std::tuple<>) {

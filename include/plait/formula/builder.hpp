@@ -9,8 +9,8 @@
 
 namespace plait::formula {
 
-/// Writes the nodes of the forward, one function for each kind of term. Operands are numbers of
-/// nodes.
+/// Writes the nodes of the forward. It has one function for each kind of term; the functions take
+/// their operands as numbers of nodes.
 template <class Graph>
 struct graph_builder {
   Graph& g;
@@ -58,8 +58,8 @@ struct graph_builder {
     for (int i = 0; i < g.size; ++i) out.number += g.at[i].kind == node_kind::draw ? 1 : 0;
     g.put(out);
   }
-  /// Adds a draw, and the product of x and the draw. Their FLOPs are not counted, as they only move
-  /// memory.
+  /// Adds a draw, and the product of x and the draw. Their FLOPs are not counted, because a dropout
+  /// takes time only to read and write memory.
   constexpr void dropout(int x, double probability) {
     if (!takes(x)) return;
     draw(distribution::dropout, probability);
@@ -69,9 +69,9 @@ struct graph_builder {
 
   // ---- Elements ---------------------------------------------------------------------------------
 
-  /// Adds a function of elements. Shapes are aligned at their last factors. A factor that a value
-  /// lacks, or that has a single element, is repeated. `of_integers`: the function takes integers,
-  /// which other functions do not.
+  /// Adds a function of elements (a map). Shapes are aligned at their last factors. A factor that a
+  /// value lacks, or that has a single element, is broadcast. `of_integers`: the function takes
+  /// integers, which other functions do not.
   constexpr void map(algebra is, bool from_output, int flops, int const* operands, int count,
                      bool of_integers) {
     node out;
@@ -119,8 +119,7 @@ struct graph_builder {
     g.put(g.reduced(x, is_mean ? 1.0 / g.at[x].last().extent : 1.0));
   }
 
-  /// Adds an operation that calculates a number of each row, or of each head, from all of its
-  /// columns.
+  /// Adds an operation that computes one number from all columns of each row, or of each head.
   constexpr void over_last_factor(int x, node_kind kind) {
     if (!takes(x)) return;
     if (g.at[x].factor_count == 0) return g.fail(mistake::kind::has_factors);
@@ -145,8 +144,8 @@ struct graph_builder {
 
   // ---- Factors and pieces of columns ------------------------------------------------------------
 
-  /// Adds a view by heads. A row of parameters may have heads, too, where functions of elements
-  /// read it.
+  /// Adds a view that divides the columns into heads. A vector of parameters may be divided, too,
+  /// if functions of elements read it.
   constexpr void heads(int x, int count) {
     bool const is_row = g.at[x].kind == node_kind::parameter && !g.at[x].is_matrix;
     if (!(is_row && g.at[x].factor_count == 1) && !takes_flat(x)) return;
@@ -168,7 +167,7 @@ struct graph_builder {
     dimension const all = g.make_dimension(g.at[x].width());
     if (g.at[x].factors[0].extent > 1) g.unite(all, g.at[x].factors[0]);
     else g.need_whole(all);
-    g.need_whole(g.at[x].factors[1]);  // its blocks are not contiguous in the result
+    g.need_whole(g.at[x].factors[1]);  // a block of this factor is not contiguous in the result
     out.set_columns(all);
     out.image = g.at[x].image;
     out.row_place = 0;
@@ -210,8 +209,8 @@ struct graph_builder {
 
   // ---- Positions --------------------------------------------------------------------------------
 
-  /// Adds a contraction. `letters`: the letters of both operands and of the result, as a program
-  /// writes them.
+  /// Adds a contraction (einsum). `letters`: the letters of both operands and of the result, as a
+  /// program writes them.
   constexpr void contract(int a, int b, char const (*letters)[node::most_dimensions],
                           int const* counts) {
     if (g.sequence == 0) return g.fail(mistake::kind::needs_sequence);
@@ -228,8 +227,9 @@ struct graph_builder {
         if (i != x.row_place) out.letters[side][++f] = letters[side][i];
       out.read(operands[side]);
     }
-    // The rows of the result are the first of its letters that an operand has as rows. In the
-    // scores "hts" a row is a position t, whichever operand has it, and s is the last factor.
+    // The first letter of the result that denotes the rows of either operand denotes the rows of
+    // the result. For attention scores "hts" it is the position t of the queries; the position s of
+    // the keys becomes the last factor of the columns.
     char rows = 0;
     for (int i = 0; i < counts[2] && rows == 0; ++i)
       if (letters[2][i] == out.letters[0][0] || letters[2][i] == out.letters[1][0])
@@ -247,7 +247,7 @@ struct graph_builder {
     if (g.sequence == 0) return g.fail(mistake::kind::needs_sequence);
     int const counts[]{heads, key_value_heads, key_value_heads};
     int const head_width = g.at[operands[0]].width() / heads;
-    // Ranks cut whole heads of key and value, and the queries that read these heads.
+    // Ranks cut key and value by whole heads, and cut the queries that read these heads with them.
     dimension const cut = g.make_dimension(key_value_heads);
     node out = g.like(operands[0], node_kind::attention);
     for (int k = 0; k < 3; ++k) {
@@ -317,7 +317,7 @@ struct graph_builder {
     if (out.factor_count > 2 || out.last().extent > 1) return g.fail(mistake::kind::has_factors);
     if (out.factor_count == 0) out.factor_count = 1;
     out.factors[out.factor_count - 1] = {-1, g.sequence};
-    out.row_place = out.factor_count - 1;  // "ts", or "hts"
+    out.row_place = out.factor_count - 1;  // the index of t in the letters "ts" or "hts"
     out.read(x);
     g.put(out);
   }
@@ -379,8 +379,8 @@ struct graph_builder {
 
   // ---- Rows of operation/rows.hpp ---------------------------------------------------------------
 
-  /// Adds a call. The operation takes the slower factors of an operand as rows, so a norm of
-  /// [heads, width] is calculated for each head.
+  /// Adds a call of an operation. The operation takes the slower factors of an operand as rows, so
+  /// a norm of [heads, width] is calculated for each head.
   constexpr void call(operation::row const& row, bool is_lookup, bool is_own,
                       operation::row const* const* adjoints, int adjoint_count, int const* operands,
                       int count) {
@@ -476,7 +476,8 @@ struct graph_builder {
         g.fail(mistake::kind::kernel, by.kernel, side + 2 * by.padding);
     return !g.has_failed();
   }
-  /// Returns a call of an operation on the windows of x. Its result is an image of `channels`.
+  /// Returns a call of an operation on the windows of x. Its result is an image of `channels`
+  /// channels.
   constexpr node windowed(int x, operation::row const& row, window_numbers const& by,
                           int channels) {
     auto const in = windows_of(g.at[x].image, by);
@@ -498,7 +499,7 @@ struct graph_builder {
       out.factor_count = x.factor_count;
       out.row_place = x.row_place;
     } else if (x.factor_count == out.factor_count && x.row_place > out.row_place) {
-      out.row_place = x.row_place;  // scores and the heads that weigh them, in either order
+      out.row_place = x.row_place;  // one operand has scores, the other a weight of each head
     }
     for (int f = 0; f < x.factor_count; ++f) {
       dimension& made = out.factors[out.factor_count - x.factor_count + f];

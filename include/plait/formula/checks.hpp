@@ -19,8 +19,8 @@
 #include "plait/operation/row.hpp"
 #include "plait/operation/signature.hpp"
 
-/// The checks of a formula. Each check prints the sentence of formula/mistakes.hpp next to its own
-/// text.
+/// The compile-time checks of a formula. A check that fails prints its own text, and next to it the
+/// sentence that formula/mistakes.hpp writes about the mistake.
 namespace plait::formula {
 
 template <class L, std::size_t... I>
@@ -40,8 +40,8 @@ consteval mistake mistake_of_output(Graph const& g, ext::value_info const& said)
     return {mistake::kind::output_image, made.term, channels, height};
   return {};
 }
-/// Returns the mistake in the formula of L, if any. A formula has no forms and no memory until it
-/// is right.
+/// Returns the mistake in the formula of L, if any. It needs neither forms nor memory, which only a
+/// sound formula has.
 template <class L>
 consteval mistake find_mistake() {
   using inputs = typename input_list<typename L::input>::type;
@@ -68,7 +68,7 @@ consteval mistake find_mistake() {
 template <class L>
 inline constexpr mistake mistake_of = find_mistake<L>();
 
-/// Writes the sentence for `ext::printed`.
+/// Returns the sentence about the mistake in the formula of L, for `ext::printed`.
 template <class L>
 struct mistake_sentence {
   consteval auto operator()() const {
@@ -81,7 +81,7 @@ struct mistake_sentence {
   }
 };
 
-/// The number of characters of a template argument that a compiler prints; clang prints 36.
+/// The number of characters of a text that the compiler prints in a template argument.
 #if defined(__clang__)
 inline constexpr std::size_t most_printed = 36;
 #else
@@ -106,8 +106,9 @@ struct sentence_part {
     }
   }
 };
-/// Fails to compile. `Sentence` says what is wrong, in the words of the formula. It is an argument
-/// of a constant because compilers shorten the names of functions more than the names of constants.
+/// Fails to compile. `Sentence` says what is wrong, in the words of the formula. It is a template
+/// argument of a variable and not of a function, because compilers shorten the names of functions
+/// more.
 template <mistake::kind What, ext::printed_text... Sentence>
 inline constexpr bool refuse = [] {
   using enum mistake::kind;
@@ -255,7 +256,7 @@ inline constexpr bool refuse = [] {
                 "formula");
   return false;
 }();
-/// `Returned`: the type that formula(...) returns.
+/// Fails to compile if formula(...) returns no expression. `Returned`: the type that it returns.
 template <mistake::kind What, class Returned>
 consteval void report_result() {
   static_assert(What != mistake::kind::no_expression,
@@ -276,7 +277,8 @@ inline constexpr bool has_body =
     plait::detail::has_forward<L>() || plait::detail::has_backward<L>() ||
     plait::detail::has_backward_input<L>() || plait::detail::has_backward_parameters<L>();
 
-/// Returns true if the formula of L has no mistake; else does not compile, with the sentence.
+/// True if the formula of L has no mistake. Otherwise it fails to compile, and the compiler prints
+/// the sentence about the mistake.
 template <class L>
 inline constexpr bool is_sound_formula = [] {
   static_assert(

@@ -3,15 +3,16 @@
 
 #include "plait/formula/graph.hpp"
 
-/// Degrees of functions of elements in the operands that are summands (partial).
+/// The degrees of functions of elements, as polynomials of their partial operands. An operand is
+/// partial if each rank has a summand of it.
 ///
 /// A sum of summands is a summand, and so is a summand times a number that all ranks have. A
 /// function of degree 1 in all partial operands therefore has a partial result. Any other function
 /// needs the complete sum first.
 ///
 /// Example: with x partial, 2 x has degree 1, x x and exp(x) have another degree, and so has x + b,
-/// as b would be added once by each rank. Where b is a parameter that nothing else reads, one rank
-/// adds it, and x + b has degree 1.
+/// because each rank would add b once. If b is a parameter that no other node reads, one rank adds
+/// it, and x + b has degree 1.
 namespace plait::formula {
 
 /// The degree of a value in the operands that are partial.
@@ -36,9 +37,10 @@ template <class Graph>
 struct summand_degrees {
   Graph const& g;
   bool const* is_partial;  ///< for each node
-  unsigned once = 0;       ///< a bit for each parameter that enters a sum on one rank
+  unsigned once = 0;       ///< a bit for each parameter that a single rank adds to a sum
 
-  /// Lets a parameter enter a sum on one rank, if nothing else reads it.
+  /// Returns true if a single rank can add the parameter to a sum, because no other node reads it,
+  /// and records the parameter in `once`.
   constexpr bool enters_once(int value) {
     int const row = g.row_of(value);
     if (row < 0 || g.readers(row) != 1 || g.readers(value) != 1) return false;

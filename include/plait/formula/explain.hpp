@@ -11,7 +11,7 @@
 
 namespace plait::formula {
 
-/// A text that grows, for expression_writer.
+/// A string with the functions that expression_writer calls.
 struct grown_text {
   std::string text;
   void add(char one) { text += one; }
@@ -73,7 +73,8 @@ class form_explainer : expression_writer<grown_text> {
     }
     this->out_.add("\n");
   }
-  /// Returns true if no operand of a node is partial: a partial result is then made by this node.
+  /// Returns true if the summands of a partial result arise in this node, because no operand of the
+  /// node is partial.
   static bool makes_sum(formula_form<graph_type> const& form, int i) {
     node const& n = g.at[i];
     if (n.is_inlined || g.row_of(i) >= 0 || n.kind == node_kind::none) return false;
@@ -139,7 +140,8 @@ class form_explainer : expression_writer<grown_text> {
         break;
     }
   }
-  /// Writes that two dimensions of a value are the index, with the lengths of all: 6 x 6.
+  /// Writes that a value has the index in two of its dimensions, and the lengths of its dimensions:
+  /// 6 x 6.
   void in_two_dimensions(int i) {
     node const& n = g.at[i];
     value(i), this->out_.add(" has it in two of its dimensions, ");
@@ -153,8 +155,8 @@ class form_explainer : expression_writer<grown_text> {
     for (int f = 0; f < n.factor_count; ++f) length(n.factors[f].extent);
     this->out_.add(", and ranks cut a value along one");
   }
-  /// Writes the dimensions of inputs and parameters that belong to a variable; if there are none,
-  /// of a value.
+  /// Writes the dimensions of inputs and parameters that belong to a variable. If there are none,
+  /// it writes the dimensions of a computed value.
   void variable(int root) {
     bool begins = true;
     auto const add = [&](int i, dimension const& of, char const* which) {

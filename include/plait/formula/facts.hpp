@@ -21,7 +21,7 @@
 #include "plait/layer/slot.hpp"
 #include "plait/layer/value.hpp"
 
-/// All constants that follow from the formula of a layer.
+/// All compile-time constants that are derived from the formula of a layer.
 namespace plait::formula {
 
 // ---- The distinct terms of an expression, operands before what reads them -----------------------
@@ -261,7 +261,8 @@ struct adjoint_list<operation::adjoints_of<Rows...>> {
   using type = std::tuple<Rows...>;
 };
 
-/// The largest number of leaves of a formula. A leaf counts as often as the formula reads it.
+/// The largest number of leaves (inputs, parameters and numbers) of a formula. A leaf counts as
+/// often as the formula reads it.
 inline constexpr int most_leaves = 300;
 /// The largest number of operations of a formula and its gradients, with inputs and parameters.
 /// Compilers limit the number of steps in a constant expression; the limit of clang is the lowest.
@@ -326,8 +327,8 @@ struct formula_terms {
   static constexpr bool is_number_of_row(node const& of) {
     return of.is_per_row() && of.width() == 1;
   }
-  /// The node of a term, and its number of leaves if each value is written out wherever it is read.
-  /// Types of formulas have this length in messages and names.
+  /// The node of a term, and the number of leaves of its expression if each shared value is written
+  /// out at each use, as compilers write the type of the expression in messages and names.
   struct placed_term {
     int node = 0, leaves = 1;
   };
@@ -349,8 +350,8 @@ struct formula_terms {
     if (made.leaves > most_leaves) g.fail(mistake::kind::too_many_leaves, made.leaves);
     else term_placer<inputs>::place(g, Term{}, operands);
     g.blame(number);
-    // The draw of a dropout precedes the node of its value; so does the broadcast of a scan's
-    // decay.
+    // A dropout first adds the node of its draw, and a scan may add the broadcast of its decay; the
+    // node of the term itself is next.
     if (made.node + 1 < g.size &&
         (g.at[made.node].kind == node_kind::draw || g.at[made.node].kind == node_kind::broadcast))
       ++made.node;
@@ -390,15 +391,15 @@ constexpr double contraction_flops(Graph const& g, node const& n) {
   }
   return out;
 }
-/// Returns the number of elements from which an element of a call's result is calculated: 1, or the
-/// elements of a window.
+/// Returns the number of elements from which one element of a call's result is computed: 1, or the
+/// number of elements of a window.
 template <class Graph>
 constexpr int elements_of_call(Graph const& g, node const& n) {
   if (n.windows.kernel == 0) return 1;
   return n.count == 1 ? n.windows.kernel * n.windows.kernel : g.at[n.operands[1]].width();
 }
-/// Returns the elements of the iteration space of a program's own call for each row: the product of
-/// the lengths of all indices except the index of the rows.
+/// Returns the number of points of the iteration space of a program's own call for each row: the
+/// product of the lengths of all indices except the index of the rows.
 template <class Graph>
 constexpr double elements_of_own(Graph const& g, node const& n) {
   auto const by = operation::signature::of(n.row->text);
@@ -477,7 +478,7 @@ struct formula_facts {
       }(std::make_index_sequence<std::size_t(parameter_count)>{});
   static constexpr value_memory<graph_type> memory{table, forms};
 
-  /// The FLOPs of the forward for each row.
+  /// The number of FLOPs of the forward for each row.
   static constexpr double flops_per_row = [] {
     double out = 0;
     for (int i = 0; i < table.forward_size; ++i) out += flops_of(table, i);

@@ -9,8 +9,10 @@
 #include "plait/layer/form.hpp"
 #include "plait/placement/placement.hpp"
 
-/// The forms of a formula. In a form ranks cut one variable, wherever it occurs in the forward and
-/// in the gradients. One rule for each kind of node derives the placement of its result.
+/// The forms of a formula, which are the ways in which tensor-parallel ranks can divide its work.
+/// In each form the ranks cut one variable (a set of dimensions that are cut together, see
+/// formula/graph.hpp), wherever it occurs in the forward and in the gradients. One rule for each
+/// kind of node derives the placement of its result.
 ///
 /// Example: y = matmul(silu(matmul(x, up)), down). Ranks cut the columns of `up`. The first product
 /// then has blocks of columns, and so has silu of it. The rows of `down` are the same variable, so
@@ -28,7 +30,7 @@ enum class refusal : int {
   of_function,        ///< a function would read a summand as an operand other than the last
   in_pieces,         ///< the columns of a rank would not be contiguous, and an operation takes only
                      ///< contiguous columns
-  unlike_gradients,  ///< a part of a gradient is complete and another is a summand
+  unlike_gradients,  ///< one contribution to a gradient is complete and another is a summand
   sum_for_parameter,  ///< the gradient of a parameter would need a sum between ranks
   many_sums,          ///< a form would have more sums between ranks than it may list
   cuts_loss           ///< each rank would have a block or a summand of a term of the loss
@@ -47,7 +49,7 @@ class cut_values {
   constexpr cut_values(Graph const& graph, int variable)
       : g(graph), variable_(variable), degrees_{graph, is_partial_} {}
 
-  /// Returns true if ranks can cut the variable; else `why` and `where` tell the reason.
+  /// Returns true if ranks can cut the variable. Otherwise sets `why` and `where`.
   constexpr bool run() {
     if (variable_ >= 0 && g.is_whole[variable_]) return refuse(refusal::needs_whole, -1);
     if (try_all()) return true;
@@ -128,9 +130,9 @@ class cut_values {
     for (int i = 0; i < g.size; ++i) find_mode(i);
     return has_whole_duals() && has_like_gradients();
   }
-  /// Lets ranks complete the summands that node `where` cannot take: one number for each row or
-  /// head, or a whole row that is added to a complete row, as at the end of a residual. Returns
-  /// true if it found such summands.
+  /// Marks the summands that node `where` cannot take as completed: the ranks all-reduce them
+  /// first. Only one number for each row or head can be completed, or a whole row that is added to
+  /// a complete row, as at the end of a residual block. Returns true if it marked any.
   constexpr bool complete_summands() {
     if (why != refusal::of_summands && why != refusal::cut_times_summand) return false;
     node const& n = g.at[g.at[where].kind == node_kind::result ? g.at[where].operands[0] : where];
@@ -170,8 +172,9 @@ class cut_values {
     }
     return true;
   }
-  /// Returns true if a form can list all completed sums. They must be few, and in the backward the
-  /// gradient of a parameter must not read one, as only backward_input may communicate.
+  /// Returns true if a form can list the all-reduces of all completed sums. Their number is
+  /// limited, and the gradient of a parameter must not read such a sum in the backward, because
+  /// only backward_input may communicate.
   constexpr bool can_list_moves() {
     bool is_for_parameter[Graph::capacity]{};
     int moves = 0;
@@ -206,7 +209,7 @@ class cut_values {
       default: return visit_operation(i, n);
     }
   }
-  /// Finds the placement of node i. `of` is the node that has its operands.
+  /// Finds the placement of node i. `of`: the node that lists the operands of node i.
   constexpr bool visit_operation(int i, node const& of) {
     bool const takes_bias = of.kind == node_kind::product || of.is_convolution;
     bool const has_bias = takes_bias && of.count == 3;
@@ -258,7 +261,8 @@ class cut_values {
   [[nodiscard]] constexpr int parts_of(int value) const {
     return cut_dimension(value) > 0 ? placement_of(value).parts : 1;
   }
-  /// Returns true if a function of elements reads no place and repeats no operand.
+  /// Returns true if a function of elements broadcasts no operand and does not depend on the places
+  /// of elements.
   [[nodiscard]] constexpr bool is_plain(int i, node const& of) const {
     bool out = of.count <= 3 && !g.is_placed(of.kind == node_kind::slope ? of.of : i);
     for (int k = 0; k < of.count; ++k) {
@@ -300,9 +304,9 @@ class cut_values {
       default: return false;
     }
   }
-  /// Finds whether a whole value is replicate. A value of the forward is replicate if its gradient
-  /// is a summand; so are the other results of its call. A gradient is replicate if one of its
-  /// operands is.
+  /// Decides if a value that is not cut is `replicate` or `invariant`. A value of the forward is
+  /// replicate if its gradient is a summand; so are the other results of its call. A gradient is
+  /// replicate if one of its operands is.
   constexpr void find_mode(int i) {
     node const& n = g.at[i];
     if (i < g.forward_size) {
@@ -350,7 +354,7 @@ class cut_values {
   summand_degrees<Graph> degrees_;
 };
 
-/// The form in which ranks cut one variable, as values.
+/// One form of a formula: the placement of every value if ranks cut one variable.
 template <class Graph>
 struct formula_form {
   ext::name label{};
@@ -365,8 +369,8 @@ struct formula_form {
   int units = 0;
 };
 
-/// The forms of a formula: the whole one, one for each variable that can be cut, and the cut of
-/// rows last.
+/// All forms of a formula. The first has no cut, and each other form cuts one variable; the form
+/// that cuts rows is the last.
 template <class Graph>
 struct formula_forms {
   static constexpr int most = 16;

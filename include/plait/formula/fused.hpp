@@ -107,8 +107,9 @@ struct fused_map {
   static constexpr auto functions = table.functions_of(Map);
 
   /// Returns the result for the map's operands, in their order. T is a number or a dual number.
-  /// `place`: the place of the element, for functions of it. `By`: the operand that has a slope, or
-  /// -1. `Given`: the operands that are given, a bit for each; the slope reads no others.
+  /// `place`: the place of the element, for functions that depend on it. `By`: the operand with
+  /// respect to which a slope is computed, or -1. `Given`: a bit mask of the operands that have
+  /// values; a slope reads no other operands.
   template <int By = -1, unsigned Given = ~0u, class T>
   PLAIT_IN_LOOPS PLAIT_HOST_DEVICE static T evaluate(T const* operands,
                                                      index_place const& place = {}) {
@@ -117,8 +118,8 @@ struct fused_map {
   }
 
  private:
-  // Constants are outside of the functions because nvcc warns of constexpr host functions in a
-  // kernel.
+  // Members and not local constants, because nvcc warns of constexpr host functions that are called
+  // in a kernel.
   template <int Function, int Operand>
   static constexpr int value = table.at[functions.at[Function]].own[Operand];
   template <int Value>
@@ -208,8 +209,9 @@ struct fused_map {
   }();
   /// A function, because nvcc warns of a shift by the constant -1 even in code that does not run.
   static constexpr unsigned bit_of(int operand) { return operand < 0 ? 0u : 1u << operand; }
-  /// False for a function without a slope that reads operands that are not given: it could be 0 /
-  /// 0, and NaN times 0 is NaN.
+  /// False for an inner function that must not be evaluated, because it does not depend on operand
+  /// `By` and reads operands that are not given. Its value could be 0 / 0, and NaN times a slope of
+  /// 0 is NaN.
   template <int Function, int By, unsigned Given>
   static constexpr bool is_wanted =
       Given == ~0u || (made_of<Function> & ~Given) == 0 || (made_of<Function> & bit_of(By)) != 0;
@@ -341,7 +343,7 @@ struct map_slope {
   }
 };
 
-/// The value of a number of each row that is repeated along the row, times a factor.
+/// Returns one row's number times a factor, for each element of the row.
 template <class Facts, int Node>
 struct repeated {
   static constexpr bool is_linear = true, is_placed = false, is_drawn = false;
@@ -384,7 +386,8 @@ struct column_map {
   }
 };
 
-/// The source of the random numbers of a function of elements, as a body of the layer has it.
+/// The random key and the sequence length that a body passes to a function of elements that draws
+/// random numbers.
 struct random_source {
   ext::dropout_key key{};
   std::size_t positions = 1;  ///< the length of the whole sequence
@@ -399,7 +402,7 @@ struct random_source {
   }
 };
 struct no_random_source {};
-/// The type in which a function of elements calculates whose operands have these types.
+/// The type in which a function of elements computes if its operands have these types.
 template <class... Numbers>
 using common_number = std::conditional_t<(std::is_integral_v<Numbers> && ...), double,
                                          std::common_type_t<Numbers...>>;
@@ -432,7 +435,8 @@ struct function_at_place : std::conditional_t<Function::is_drawn, random_source,
   }
 
  private:
-  /// The divisor of factor F of the result; `length` is its length.
+  /// The number of consecutive columns with one index in factor F: the product of the lengths of
+  /// the faster factors. `length` is the length of factor F.
   template <int F>
   static constexpr std::size_t faster = [] {
     std::size_t out = 1;

@@ -33,13 +33,14 @@ struct graph {
   int gradient[Capacity]{};  ///< the node of the gradient of a value, -1 if it has none
   int inputs[most_inputs]{-1, -1, -1, -1}, input_count = 0;
   int parameters[Capacity]{}, parameter_count = 0;
-  int loss_term = -1;         ///< the node whose rows are added to the loss
-  bool is_loss = false;       ///< the output is `loss_term`
-  int sequence = 0;           ///< positions of a sample; 0 if the layer does not declare `sequence`
-  int parent[Capacity]{};     ///< the variable that a variable is united with; its own number for a
-                              ///< root
-  int pieces[Capacity]{};     ///< the number of pieces in a variable, each of which is cut as its
-                              ///< parent
+  int loss_term = -1;    ///< the node whose rows are added to the loss
+  bool is_loss = false;  ///< the output is `loss_term`
+  int sequence = 0;      ///< positions of a sample; 0 if the layer does not declare `sequence`
+  /// The union-find forest of variables: the variable that a variable was united with, or its own
+  /// number if it is the root of its tree.
+  int parent[Capacity]{};
+  /// The number of pieces in a variable, each of which is cut as the parent of the variable.
+  int pieces[Capacity]{};
   int extents[Capacity]{};    ///< the length of a variable; 0 for the rows
   bool is_whole[Capacity]{};  ///< each rank needs all of a variable
   int variables = 1;          ///< the number of variables; variable 0 is the rows of activations
@@ -91,7 +92,7 @@ struct graph {
            kind == node_kind::draw;
   }
 
-  /// Returns the parameter that a value is, or is a view by heads of; else -1.
+  /// Returns the parameter if a value is a parameter, or a view of a parameter by heads; else -1.
   [[nodiscard]] constexpr int row_of(int value) const {
     if (at[value].kind == node_kind::reshape) value = at[value].operands[0];
     return at[value].kind == node_kind::parameter ? value : -1;
@@ -110,7 +111,7 @@ struct graph {
     while (parent[variable] != variable) variable = parent[variable];
     return variable;
   }
-  /// Returns the number of pieces in a variable that are each cut as its root.
+  /// Returns the number of pieces in a variable, each of which is cut as the root of its tree.
   [[nodiscard]] constexpr int pieces_of(int variable) const {
     int out = 1;
     for (; parent[variable] != variable; variable = parent[variable]) out *= pieces[variable];
@@ -152,7 +153,8 @@ struct graph {
 
   // ---- Nodes that forward and gradients have ----------------------------------------------------
 
-  /// Returns a node that sums over the last factor, which then has one element.
+  /// Returns a node that sums over the last factor, so that its result has one column in this
+  /// factor.
   [[nodiscard]] constexpr node reduced(int x, double factor) const {
     node out = like(x, node_kind::reduce);
     out.factor = factor;

@@ -16,8 +16,9 @@
 #include "plait/run/operands.hpp"
 #include "plait/tensor/functions.hpp"
 
-/// Operations for which a device has no row, composed of operations that it has. Each is a kernel
-/// for ops.run and works on this rank's blocks; formula/forms.hpp decides how ranks may cut these.
+/// Operations that a device does not implement directly. Each is composed of operations that it
+/// implements, and is a kernel for ops.run on this rank's blocks; formula/forms.hpp decides how
+/// ranks may cut the operands.
 namespace plait::formula {
 
 using ext::matrix;
@@ -32,7 +33,8 @@ constexpr auto matrix_of_view(View const& of) {
 // ---- Rows
 // -----------------------------------------------------------------------------------------
 
-/// Calls Function(columns, rows...) for each row, on the device.
+/// Calls Function(columns, pointers...) for each row on the device, with a pointer to this row of
+/// each operand.
 template <class Function>
 struct row_kernel {
   static constexpr bool any_placement = true;
@@ -43,7 +45,7 @@ struct row_kernel {
               matrix_of_view(more)...);
   }
 };
-/// Calls Function(number of the row, columns, rows...).
+/// As row_kernel, for a function that takes the number of the row as its first argument.
 template <class Function>
 struct numbered_row_kernel {
   static constexpr bool any_placement = true;
@@ -71,9 +73,9 @@ struct sum_of_pieces {
     }
   }
 };
-/// y = exp(x) / the sum of exp(x), for one row. If `rows_of_position` is not 0, so many
-/// neighbouring rows belong to one position, and the columns after this position are 0 (a causal
-/// mask).
+/// y = exp(x) / the sum of exp(x), for one row. `rows_of_position`: the number of consecutive rows
+/// that belong to one position. If it is not 0, the columns after the position of the row are 0 (a
+/// causal mask).
 struct softmax_of_row {
   std::size_t rows_of_position = 0;
 
@@ -134,12 +136,12 @@ struct greatest_of_row {
     *y = static_cast<Y>(static_cast<accumulate_t<X>>(x[place]));
   }
 };
-/// Writes y, or adds y with `IsAdded`.
+/// Writes y to `at`; with `IsAdded`, adds y to it.
 template <bool IsAdded, class T>
 PLAIT_HOST_DEVICE void put_gradient(T& at, accumulate_t<T> y) {
   at = static_cast<T>(IsAdded ? static_cast<accumulate_t<T>>(at) + y : y);
 }
-/// dx = exp(x - y) dy, for one row: softmax of x.
+/// dx = exp(x - y) dy = softmax(x) dy, for one row.
 template <bool IsAdded>
 struct log_sum_exp_gradient_of_row {
   template <class X, class Y, class DX>
@@ -406,7 +408,8 @@ struct contract_kernel {
                       false);
           }
   }
-  /// Returns a matrix of `rows` and `columns`. It is stored transposed if its rows are contiguous.
+  /// Returns the matrix that has one loop dimension as rows and another as columns. It is stored
+  /// transposed if its rows are contiguous. `of`: the number of the strides.
   template <class T>
   static matrix<T const> laid(T const* data, loop_dimension const& rows,
                               loop_dimension const& columns, int of, bool& is_transposed) {

@@ -24,14 +24,15 @@ class forms_of_formula {
       out.inputs.at[std::size_t(i)] = as_value(form.at[g.inputs[i]]);
     for (std::size_t i = std::size_t(g.input_count); i < out.inputs.at.size(); ++i)
       out.inputs.at[i] = out.inputs.at[0];
-    // A loss passes no targets on, so they are not listed as inputs of an edge.
+    // Targets come from the data set and not from another layer, so a loss does not list its
+    // inputs.
     out.inputs.count = g.input_count > 1 && !g.is_loss ? std::size_t(g.input_count) : 0;
     out.output = as_value(form.at[g.output]);
     out.uses.fill(out.inputs.any([](placement at) { return at != invariant; }) ? replicate
                                                                                : invariant);
     for (int k = 0; k < g.parameter_count; ++k) {
       placement at = form.parameters[k];
-      // A vector has one dimension, its first.
+      // A vector has a single dimension, which is number 0.
       if (ext::is_shard(at) && !g.at[g.parameters[k]].is_matrix) at.index = 0;
       out.uses[std::size_t(k)] = at;
     }
@@ -116,8 +117,8 @@ struct formula_prepare<L, true> {
 };
 
 /// Returns true if the formula is one function of the elements of its input, whose derivative reads
-/// the input or the output. The layer before it can then apply the function as an epilogue, where
-/// its product stores the result.
+/// the input or the output. The preceding layer can then apply the function as the epilogue of its
+/// matrix product, when it stores the result.
 template <class Facts>
 consteval bool is_elementwise() {
   auto const& g = Facts::table;
@@ -163,8 +164,8 @@ consteval aliasing aliasing_of() {
   return out;
 }
 
-/// The backward bodies of a layer in which the gradient of the input and the gradients of the
-/// parameters read no common value that the backward calculates.
+/// Separate bodies for the gradient of the input and for the gradients of the parameters. A layer
+/// has them if the two read no common value that the backward computes.
 template <class L>
 struct separate_backwards {
   static void backward_input(auto& ops, auto const& l) {

@@ -21,7 +21,7 @@
 /// factor 1 / (number of rows that count), times its weight if the loss is weighted.
 namespace plait::formula {
 
-/// The targets of the loss L.
+/// The types and the number of the targets of the loss L, and which rows they leave out.
 template <class L>
 struct loss_targets {
   using facts = formula_facts<L>;
@@ -46,7 +46,8 @@ struct loss_targets {
   }
 };
 
-/// Writes the factor of the gradient of each row; 0 for a row that does not count.
+/// Writes the factor by which the gradient of each row's term is multiplied; 0 for a row that does
+/// not count.
 template <class Targets>
 struct seed_of_row {
   static constexpr bool takes_row = true;
@@ -102,7 +103,7 @@ inline constexpr std::size_t picked_classes = [] {
 template <class L>
 struct formula_layer;
 
-/// The member `count` of a loss.
+/// Gives a loss the member function `count`.
 template <class L>
 struct formula_count {
   using count_refuses_labels = formula_layer<L>;
@@ -131,7 +132,7 @@ struct formula_count<L> {
   static auto count(auto targets) -> decltype(L::count(targets)) { return L::count(targets); }
 };
 
-/// The number of classes of a loss, from which trainers know the labels that they refuse.
+/// Gives a loss the number of its classes. Trainers refuse labels that are not below it.
 template <class L, bool HasClasses>
 struct formula_classes {};
 template <class L>

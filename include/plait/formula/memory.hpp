@@ -12,7 +12,8 @@
 /// values that the backward recomputes, and the scratch of the bodies.
 namespace plait::formula {
 
-/// The bodies of a layer, and the backward that calculates both kinds of gradients in one call.
+/// The bodies of a layer. `backward` computes the gradients of the input and of the parameters in
+/// one call.
 enum class body : int { forward, backward_input, backward_parameters, backward };
 inline constexpr int body_count = 4;
 
@@ -32,7 +33,7 @@ enum class storage : int {
 template <class Graph>
 class value_memory {
  public:
-  /// A list of slots, each with the value from which it has its shape.
+  /// A list of slots. Each slot is given as the value whose shape it has.
   struct slot_list {
     int value[Graph::capacity]{};
     int count = 0;
@@ -215,8 +216,8 @@ class value_memory {
 
   /// Sets the types of values. Sums over columns, statistics, and functions of these alone have the
   /// type in which sums are formed (float for bfloat16). All other values have the type of
-  /// activations, and so has a sum that a product or a similar operation reads, which takes no
-  /// other type. The gradient of a value has the type of the value.
+  /// activations. A sum that a product or a similar operation reads has this type, too, because the
+  /// operation takes no other. The gradient of a value has the type of the value.
   constexpr void find_elements() {
     using enum slot_element;
     for (int i = 0; i < g.forward_size; ++i) {
@@ -293,7 +294,7 @@ class value_memory {
     for (int in = 0; in < body_count; ++in) {
       int const first_of_a = lives.first[in][a], first_of_b = lives.first[in][b];
       if (first_of_a == g.size || first_of_b == g.size) continue;
-      // A call writes a result together with its first result.
+      // A call writes all of its results at the same time as its first result.
       int const a_first = maker(first_of_a), b_first = maker(first_of_b);
       int const a_last = lives.last[in][a], b_last = lives.last[in][b];
       if (a_first <= b_last && b_first <= a_last && !is_made_over(a_first, b_last) &&

@@ -20,11 +20,11 @@
 
 /// The sentence with which a wrong formula is refused.
 ///
-/// The table of a formula has the rule that is broken, and the term that breaks it. mistake_writer
-/// makes a text of these in a constant expression, such as "product of silu(matmul(x, gate)) and
-/// down: the summed dimension has 12 in the first and 16 in the second". The text is a template
-/// argument of a check that fails, so compilers print it next to the text of the check, which tells
-/// what to write instead.
+/// The graph of a wrong formula records the rule that is broken and the term that breaks it. From
+/// these, mistake_writer makes a text in a constant expression, such as "product of silu(matmul(x,
+/// gate)) and down: the summed dimension has 12 in the first and 16 in the second". The text is a
+/// template argument of a check that fails, so compilers print it next to the text of the check,
+/// which tells what to write instead.
 namespace plait::formula {
 
 // ---- The sentence -------------------------------------------------------------------------------
@@ -201,7 +201,7 @@ class mistake_writer : expression_writer<made_text<1024>> {
     out_.add(of.channels), out_.add(" x "), out_.add(of.height), out_.add(" x ");
     out_.add(of.width);
   }
-  /// Writes two operands that are images of other shapes.
+  /// Writes two operands that are images of different shapes.
   constexpr void images() {
     node();
     int found[formula::node::most_operands]{}, count = 0;
@@ -233,7 +233,7 @@ class mistake_writer : expression_writer<made_text<1024>> {
       out_.add(f == 0 ? "[" : ", "), out_.add(of.factors[f].extent);
     out_.add(']');
   }
-  /// Writes that two operands have other columns than each other.
+  /// Writes that two operands have different numbers of columns.
   constexpr void unlike_columns(int a, int b) {
     operand(term(), a, 1), out_.add(" has "), columns(term().operands[a]);
     out_.add(" columns, "), operand(term(), b, 1), out_.add(" has "), columns(term().operands[b]);

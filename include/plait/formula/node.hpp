@@ -38,10 +38,10 @@ enum class node_kind : int {
   attention_gradient,
   softmax,  ///< softmax over the last factor
   softmax_gradient,
-  shift,  ///< the rows of an earlier position
+  shift,  ///< the value of each feature at an earlier position
   scan,   ///< h[t] = a[t] h[t - 1] + x[t]; with x alone `factor` is a[t]
   scan_gradient,
-  across,  ///< a number of each position, side by side in all rows of a sample
+  across,  ///< the numbers of all positions of a sample, side by side in each of its rows
   across_gradient,
   log_sum_exp,  ///< the logarithm of the sum of exp(x) over the last factor
   log_sum_exp_gradient,
@@ -113,18 +113,21 @@ struct node {
   bool is_own = false;     ///< a call of a program's own row, which has a kernel
   bool is_convolution = false;  ///< a call of operation::convolve
   bool is_causal = false;       ///< a softmax over the columns up to the position of the row
-  int number = 0;  ///< the number of an input, parameter, part, draw, result or adjoint; the number
-                   ///< of the operand that a slope is with respect to
-  int pieces = 0;  ///< the number of pieces of a part or concat; the number of neighbouring columns
-                   ///< that a column_sum also adds up, or 0
-  int steps = 0;   ///< the number of positions of a shift
+  /// The number of an input, parameter, part, draw, result or adjoint. A slope has the number of
+  /// the operand with respect to which it is the derivative.
+  int number = 0;
+  /// The number of pieces of a part or concat. A column_sum adds up so many neighbouring columns as
+  /// well, unless the number is 0.
+  int pieces = 0;
+  int steps = 0;             ///< the number of positions of a shift
   window_numbers windows{};  ///< the windows of an operation on images
   int of = -1;               ///< the node of the forward that a slope or an adjoint belongs to
   int parameter = -1;        ///< the parameter whose gradient the node is added to, or -1
-  int term = -1;      ///< the term that the node represents; for a gradient, the term of node `of`
-  int flops = 1;      ///< FLOPs of a map's own function for each element
-  double factor = 1;  ///< the factor of a reduce, broadcast or scan; the value of a
-                      ///< number; the probability of a dropout
+  int term = -1;  ///< the term that the node represents; for a gradient, the term of node `of`
+  int flops = 1;  ///< FLOPs of a map's own function for each element
+  /// The factor of a reduce, broadcast or scan, the value of a number, or the probability of a
+  /// dropout.
+  double factor = 1;
   /// The letters of a contraction, for the rows and factors of both operands and of the result.
   char letters[3][most_dimensions]{};
   operation::row const* row = nullptr;  ///< the row that describes the operation, see row_of_node
@@ -171,9 +174,9 @@ constexpr bool holds(char const (&letters)[node::most_dimensions], char letter) 
   return false;
 }
 
-/// Returns the place of the operand of row `of` that has this name without its first `skipped`
-/// characters, or -1. With one character skipped, which must be 'd', "dx" finds the operand "x"
-/// that it is the gradient of.
+/// Returns the index of the operand of `of` whose name is `name` without its first `skipped`
+/// characters, or -1. With one character skipped, which must be 'd', the name of the gradient "dx"
+/// finds the operand "x".
 constexpr int find_operand(operation::row const& of, operation::operand_name name, int skipped) {
   if (skipped > 0 && name.begin[0] != 'd') return -1;
   int const count = operation::signature::of(of.text).count;
@@ -209,7 +212,7 @@ struct mistake {
     unlike_images,     ///< images of unlike shapes in a function of elements
     kernel,            ///< a kernel of `left` is larger than a side of `right`, padding included
     groups,            ///< `left` channels cannot be divided into `right` groups
-    weight_shape,      ///< `left` columns of a convolution's weight where `right` fit
+    weight_shape,      ///< the weight of a convolution has `left` columns instead of `right`
     bias_shape,        ///< the bias does not have `left` numbers, one for each output channel
     output_width,      ///< the layer declares `right` columns and the result has `left`
     needs_sequence,    ///< the layer does not declare `sequence`, or `left` columns are not `right`
@@ -231,14 +234,14 @@ struct mistake {
     loss_in_loss,         ///< with_loss(...) is within a loss
     unused_input,         ///< input `left` is not read
     no_adjoint,           ///< the row of an operation has no gradient for an operand
-    too_many_inputs,      ///< input `left` is the first one too many
+    too_many_inputs,      ///< input `left` is above the largest number of inputs
     too_many_parameters,  ///< the formula has `left` parameters
     too_many_leaves,      ///< the formula has `left` leaves, each counted as often as it is read
     too_many_values,      ///< a chain of functions reads more than `left` values
     too_many_functions,   ///< a chain has more than `left` functions
     too_many_nodes,       ///< the formula and its gradients have `left` nodes
-    too_many_saved,       ///< `left` slots
-    too_many_scratch      ///< `left` slots
+    too_many_saved,       ///< the backward needs `left` saved slots
+    too_many_scratch      ///< the bodies need `left` scratch slots
   };
   kind what = kind::none;
   int term = -1, left = 0, right = 0;

@@ -4,10 +4,10 @@
 #include "plait/formula/node.hpp"
 #include "plait/operation/rows.hpp"
 
-/// Rows of the operations that nodes represent. A row declares how ranks may cut an operation:
-/// along which indices, and which of these indices each rank needs whole. It also declares the
-/// operands in which the operation is linear, so that its result for a summand is a summand. The
-/// forms of a formula follow from the rows of its nodes.
+/// Declarations (rows) of the operations that nodes represent. A row declares how ranks may cut an
+/// operation: along which indices, and which of these indices each rank needs whole. It also
+/// declares the operands in which the operation is linear, so that its result for a summand is a
+/// summand. The forms of a formula follow from the rows of its nodes.
 ///
 /// Example: softmax is "x(r c) -> y(r c); whole c". Ranks may cut its rows. They may not cut c, and
 /// x may not be partial, because softmax is linear in no operand.
@@ -26,8 +26,8 @@ inline constexpr row sum_of_factors{"sum_of_factors", "x(r c) -> y(r d); linear 
 inline constexpr row broadcast{"broadcast", "x(r 1) -> y(r c); linear all"};
 /// Copies of elements: a reshape of the columns, a piece of them, or pieces side by side.
 inline constexpr row move{"move", "x(r c) -> y(r d); linear all"};
-/// The letters of a contraction tell which of its dimensions are equal. Each rank needs all
-/// positions.
+/// A contraction. The row declares only that each rank needs all positions; the letters of the
+/// contraction tell which of its dimensions are equal.
 inline constexpr row contract{"contract", "a(r c), b(r d) -> y(r e); whole r; linear each"};
 inline constexpr row softmax{"softmax", "x(r c) -> y(r c); whole c"};
 inline constexpr row softmax_gradient{"softmax_gradient",

@@ -9,7 +9,7 @@
 #include "plait/layer/parameter.hpp"
 #include "plait/operation/row.hpp"
 
-/// A program's own operations in a formula: rows that are kernels, too.
+/// Operations that a program defines for its formulas. Each is a row that is also a kernel.
 namespace plait::formula {
 
 /// A base with a call operator. A type that inherits it and has another call operator has two, so
@@ -35,7 +35,8 @@ consteval void check_device() {
 template <class Row, bool HasKernel>
 inline constexpr bool sound_device = (check_device<Row, HasKernel>(), true);
 
-/// The kernel of a row. A queue runs a type that is not a row as a kernel.
+/// Runs the kernel that a program's row has. It is not a row itself, so a queue runs it as a
+/// kernel.
 template <class Row>
 struct kernel_of_row {
   template <class Queue, class... Views>
@@ -63,9 +64,8 @@ constexpr bool is_whole(operation::signature const& by, char index) {
   return index != '1' && ((by.whole | by.maximum) & operation::signature::bit(index)) != 0;
 }
 
-/// Returns true if the results have a row for each row of the first operand, and as columns the
-/// columns of an operand or a single one. All operands must have gradients, and no index may have
-/// parts.
+/// Returns true if the results have a row for each row of the first operand, and either the columns
+/// of an operand or a single column. All operands must have gradients, and no index may have parts.
 constexpr bool makes_rows(operation::row const& row) {
   auto const by = operation::signature::of(row.text);
   int const reads = reads_of(by);
@@ -111,7 +111,7 @@ constexpr bool is_like(operation::row const& row, operation::row const& adjoint,
   }
   return true;
 }
-/// Returns true if the rows make the gradient of each operand once.
+/// Returns true if `Rows` compute the gradient of each operand exactly once.
 template <class... Rows>
 constexpr bool has_each_gradient(operation::row const& row, operation::adjoints_of<Rows...>) {
   for (int k = 0; k < reads_of(operation::signature::of(row.text)); ++k) {

@@ -71,7 +71,7 @@ struct convolution_options {
 /// Options of `max_pool` and `average_pool`.
 struct pool_options {
   std::size_t kernel = 2;   ///< rows and columns of the windows
-  std::size_t stride = 0;   ///< the distance between neighbouring windows; 0 for the kernel's side
+  std::size_t stride = 0;   ///< the distance between neighbouring windows; 0: as large as `kernel`
   std::size_t padding = 0;  ///< rows and columns on each side of a map; at most half the kernel
 };
 
@@ -110,7 +110,7 @@ template <std::size_t Channels, std::size_t Height, std::size_t Width>
 struct as_image {};
 template <convolution_options Options>
 struct convolve {};
-/// A pooling; `Row` is the operation on windows.
+/// A pooling. `Row`: the operation of operation/rows.hpp that reduces each window.
 template <class Row, pool_options Options>
 struct pool {};
 struct across {};

@@ -153,8 +153,9 @@ template <int Number>
 constexpr auto uniform() {
   return term<op::draw<distribution::uniform, Number>>{};
 }
-/// A standard normal number for each element of the function of elements that reads it, as
-/// `uniform`. In evaluation it is 0, the mean: mu + sigma * plait::formula::normal<0>() is mu.
+/// A standard normal number for each element of the function of elements that reads it. The numbers
+/// are drawn as the numbers of `uniform` are. In evaluation each number is 0, the mean, so mu +
+/// sigma * plait::formula::normal<0>() is mu.
 template <int Number>
 constexpr auto normal() {
   return term<op::draw<distribution::normal, Number>>{};
@@ -185,7 +186,7 @@ template <operand A>
 constexpr auto transposed(A) {
   return transposed_operand<A>{};
 }
-/// x w, for each row of x; write transposed(w) for the transpose of a matrix.
+/// The product of each row of x and a matrix w; write transposed(w) for the transpose of a matrix.
 ///
 /// Shapes: x (rows, k); w, a parameter, (k, n), or (n, k) if it is read transposed; result (rows,
 ///         n).
@@ -276,7 +277,7 @@ template <operand A>
 constexpr auto softmax(A) {
   return term<op::softmax<false>, A>{};
 }
-/// Softmax over the columns up to the position of the row; the others are 0.
+/// Softmax over the columns up to the position of the row; later columns are 0.
 template <operand A>
 constexpr auto causal_softmax(A) {
   return term<op::softmax<true>, A>{};
@@ -307,8 +308,8 @@ template <operand V>
 constexpr auto across(V) {
   return term<op::across, V>{};
 }
-/// h[t] = a[t] h[t - 1] + x[t] for the positions of each sample, with h = 0 before the first; each
-/// feature by itself.
+/// h[t] = a[t] h[t - 1] + x[t] for the positions of each sample and for each feature separately; h
+/// before the first position is 0.
 ///
 /// Shapes: x (rows, n); a (rows, n), or (rows, 1), or a number of the formula such as 0.9_c; result
 ///         (rows, n).

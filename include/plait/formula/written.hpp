@@ -163,7 +163,7 @@ struct written_term {
   int lengths[2]{};          ///< the lengths of a parameter
   operation::row const* row = nullptr;  ///< the row of an operation, if it has one
 
-  /// Returns how strongly a sign binds its operands.
+  /// Returns the precedence of the operator of a term.
   [[nodiscard]] constexpr int strength() const {
     if (!is_infix) return 4;
     if (count == 1) return 3;
@@ -300,7 +300,8 @@ class expression_writer {
     }
     out_.add(')');
   }
-  /// Writes an operand of a sign, in parentheses if it binds less strongly.
+  /// Writes an operand of an operator, in parentheses if the operand's operator has a lower
+  /// precedence.
   constexpr void part(int number, int k, int depth) {
     written_term const& of = terms_[number];
     int const inner = terms_[of.operands[k]].strength();
