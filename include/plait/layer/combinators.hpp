@@ -15,7 +15,7 @@ namespace plait {
 
 namespace detail {
 
-// The numbers are template arguments, so that every compiler prints them next to the text.
+// Numbers in checks are template arguments, so that every compiler prints them next to the text.
 template <std::size_t OutputWidth, std::size_t InputWidth, int Position>
 consteval void check_widths() {
   static_assert(OutputWidth == InputWidth,
@@ -41,7 +41,7 @@ inline constexpr bool is_several = false;
 template <class... Values>
 inline constexpr bool is_several<inputs<Values...>> = true;
 
-/// True if the outputs of a fan_out are the inputs of the layer after it.
+/// True if the outputs of a fan_out are, in their order, the inputs of the next layer.
 template <class Made, class Taken>
 inline constexpr bool are_alike = std::is_same_v<Made, Taken>;
 template <class... Made, class... Taken>
@@ -62,7 +62,8 @@ template <class A, class B>
 inline constexpr bool take_alike<A, B> = A::info.kind == value_kind::features &&
                                          A::info == B::info && !A::info.is_another_image(B::info);
 
-/// The input of layers that take one value: the first of their inputs that is an image, if any is.
+/// The common input type of layers that take one value: the first of their input types that is an
+/// image, or the first input type if there is no image.
 template <class First, class... Others>
 struct common_input {
   using type = First;
@@ -116,8 +117,8 @@ struct loss_inputs<inputs<X, Targets>> {
 template <class L>
 inline constexpr bool is_loss = std::is_same_v<output_of<L>, loss_value>;
 
-/// The number of features that a model outputs, and the number that a loss takes; 0 if the two are
-/// exchanged.
+/// The number of features that a model outputs, or that a loss takes. It is 0 if the model and the
+/// loss of an objective are exchanged.
 template <class Model, class Loss>
 consteval std::size_t width_made() {
   if constexpr (is_loss<Loss> && !is_loss<Model>) return output_of<Model>::info.width;
@@ -201,7 +202,7 @@ struct residual {
                 "right of it; what is added to its input must keep its width");
 };
 
-/// Two to four layers that take one input; their outputs, in order, are the inputs of the next
+/// Applies two to four layers to one input. Their outputs, in order, are the inputs of the next
 /// layer.
 template <class First, class... Others>
 struct fan_out {
@@ -268,8 +269,9 @@ struct use_form {
 };
 
 /// L with its parameter `Parameter` tied to the parameter `Owner` (its full name, "wte.weight") of
-/// an earlier layer, as the output matrix and the embedding of GPT-2 are. There is one value, and
-/// one gradient accumulator for each use; the accumulators are summed before the reduction.
+/// an earlier layer, as the output matrix of GPT-2 is tied to its embedding. The two share one
+/// value. Each use of the parameter has a gradient accumulator, and the accumulators are summed
+/// before the reduction over ranks.
 template <class L, class Parameter, ext::name Owner>
 struct tied {
   static_assert((detail::check_is_layer<L>(), true));
@@ -283,12 +285,13 @@ struct tied {
 };
 
 /// Freezes the parameters of L that a pattern matches (requires_grad = False in PyTorch): they are
-/// not trained, have no gradient and no optimizer state, and nothing is sent for them. Without
-/// patterns it freezes all.
+/// not trained, have no gradient and no optimizer state, and ranks do not communicate for them.
+/// Without patterns it freezes all parameters.
 ///
 /// A pattern is a parameter's name as L alone would have it in files, in which a `*` stands for any
-/// characters: `frozen<body, "wte.*", "h.*.ln_1.*">`. The number of a copy within a repeat is a
-/// `*`, too: all copies are frozen together. Either all parameters of a layer are frozen or none.
+/// characters: `frozen<body, "wte.*", "h.*.ln_1.*">`. The number of a copy within a repeat must be
+/// a `*`, because all copies are frozen together. Either all parameters of a layer are frozen or
+/// none.
 template <class L, ext::name... Patterns>
 struct frozen {
   static_assert((detail::check_is_layer<L>(), true));
@@ -298,8 +301,9 @@ struct frozen {
   using output = detail::output_of<L>;
 };
 
-/// Recomputes `What` of L before its backward: `recomputed<again::all, attention>`. It overrides
-/// the job's policy for L. The input of L is kept if the recomputation needs it.
+/// Recomputes the values of L that `What` selects before the backward of L: `recomputed<again::all,
+/// attention>`. It overrides the job's policy for L. The input of L is kept if the recomputation
+/// needs it.
 template <again What, class L>
 struct recomputed {
   static_assert((detail::check_is_layer<L>(), true));
@@ -309,13 +313,13 @@ struct recomputed {
   using output = detail::output_of<L>;
 };
 
-/// Keeps all values that the backward of L reads since the forward, even if the job's policy
-/// recomputes.
+/// Keeps all values of the forward that the backward of L reads, even if the job's policy
+/// recomputes such values.
 template <class L>
 struct kept : recomputed<again::nothing, L> {};
 
-/// Multiplies L's share of the loss by `Weight`: a loss in a sum_of, or a layer in mid-model that
-/// adds to the loss. `times<fraction(0.5), L>`.
+/// Multiplies the term of L in the loss by `Weight`: `times<fraction(0.5), L>`. L is a loss within
+/// a sum_of, or a layer inside the model that adds to the loss.
 template <nano_fraction Weight, class L>
 struct times {
   static_assert((detail::check_is_layer<L>(), true));
@@ -331,7 +335,7 @@ struct times {
 /// of targets in the whole global batch: `objective<model, sum_of<A, times<fraction(0.5), B>>>`.
 ///
 /// Shapes: all losses take the same features and targets.
-/// Cost:   adds the gradients of the features; the features are not copied.
+/// Cost:   the gradients of the features are added up; the features are not copied.
 template <class... Losses>
 struct sum_of {
   static_assert(sizeof...(Losses) > 0,

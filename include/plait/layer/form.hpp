@@ -17,13 +17,13 @@
 
 namespace plait::ext {
 
-/// The placements of a layer's inputs on one axis: one for all inputs, or one for each.
+/// The placements of a layer's inputs on one axis: one placement for all inputs, or one for each.
 struct input_placements {
   static constexpr std::size_t most = 4;
   static constexpr std::size_t most_more = most - 1;  ///< inputs after the first
 
   std::array<placement, most> at{};
-  std::size_t count = 0;  ///< 0: one placement for all
+  std::size_t count = 0;  ///< 0: one placement for all inputs
 
   constexpr input_placements() = default;
   constexpr input_placements(placement all) {  // NOLINT: implicit
@@ -34,7 +34,7 @@ struct input_placements {
   constexpr input_placements(Placements... each) : at{each...}, count(sizeof...(Placements)) {}
 
   [[nodiscard]] constexpr placement const& operator[](std::size_t index) const { return at[index]; }
-  /// Returns true if `is` is true for any of them.
+  /// Returns true if the function `is` returns true for any of the placements.
   [[nodiscard]] constexpr bool any(auto is) const {
     for (std::size_t i = 0; i < (count == 0 ? 1 : count); ++i)
       if (is(at[i])) return true;
@@ -48,38 +48,40 @@ struct input_placements {
 
 namespace plait::ext {
 
-/// The body of a layer to which a clause of a form refers.
+/// The function (body) of a layer to which a clause of a form refers.
 enum class layer_body : int { forward, backward_input };
 
 }  // namespace plait::ext
 
 namespace plait {
 
-/// A clause of a form: the placement in which the body sees `Parameter`. For a slot it is the
-/// placement of the slot in this form, instead of the default by `follows`.
+/// A clause of a form: the placement in which the layer's functions see `Parameter`. If `Parameter`
+/// is a slot, it is the placement of the slot in this form, instead of the default by `follows`.
 ///
-/// A parameter is stored as the shard that is used, and otherwise as invariant. The transition from
-/// the stored to the used placement (and its adjoint, for the gradient) is a row of the table. For
-/// example, `replicate` costs one all_reduce of the gradient per step; with `partial` one rank
+/// Between steps a parameter is stored as the shard that the form uses, and otherwise as invariant.
+/// The transition from the stored to the used placement (and its adjoint, for the gradient) is an
+/// entry of the transition table. For example, `replicate` costs one all_reduce of the gradient per
+/// step; with `partial` one rank alone adds the parameter.
 /// alone adds the parameter.
 template <class Parameter, placement At>
 struct use {};
 
-/// A clause of a form: an `ops.move` of `Width` values per row in the layer's forward or
-/// backward_input. By default the values have the type in which sums are computed. A form lists all
-/// moves of a body, in their order.
+/// A clause of a form: an `ops.move` of `Width` values per row that the layer's forward or
+/// backward_input issues. By default the values have the type in which sums are computed. A form
+/// lists all moves of a body, in their order.
 template <placement From, placement To, std::size_t Width,
           slot_element Element = slot_element::accumulate,
           ext::layer_body Body = ext::layer_body::forward>
 struct inner {};
 
-/// A typing judgment: the placements that the input, the parameters and the output of a layer may
-/// have on a tensor axis. The compiler checks the body against it. For example, a linear layer has
-/// a column form, with input replicate, weight shard of its outputs and output shard of the
-/// features.
+/// A way to divide a layer over tensor ranks, as a typing judgment: the placements that the input,
+/// the parameters and the output of the layer have on a tensor axis. The compiler checks the
+/// layer's functions against it. For example, a linear layer has a column form, with input
+/// replicate, weight shard of its outputs and output shard of the features.
 ///
-/// Parameters without a `use` are invariant if the input is, else replicate. Several inputs all
-/// have the placement `Input`, or each its own: `plait::each<shard<...>, replicate>`.
+/// Parameters without a `use` are invariant if the input is invariant, else replicate. If a layer
+/// has several inputs, all have the placement `Input`, or `Input` lists one for each:
+/// `plait::each<shard<...>, replicate>`.
 template <ext::name Label, ext::input_placements Input, placement Output, class... Clauses>
 struct form {};
 
@@ -94,8 +96,8 @@ inline constexpr ext::input_placements each = [] {
   else return ext::input_placements{};
 }();
 
-/// A clause of a form: the number that the number of ranks must divide if the form cuts features,
-/// in place of the layer's `units`; and a number of which it must be a multiple.
+/// A clause of a form that cuts features. `Count` must be a multiple of the number of ranks; it
+/// replaces the layer's `units`. The number of ranks must be a multiple of `MultipleOf`.
 template <std::size_t Count, std::size_t MultipleOf = 1>
 struct units_of {};
 
@@ -109,11 +111,12 @@ struct units_of {};
 template <class Parameter, int Dim, int Parts = 1>
 using split = use<Parameter, shard<Dim, Parts>>;
 
-/// Parameter `Parameter` is added on one rank only, so that a sum over ranks has it once.
+/// Parameter `Parameter` is added on one rank only, so that a sum over ranks contains it once.
 template <class Parameter>
 using once = use<Parameter, partial>;
 
-/// Every rank does all the work: always sound for a layer that is a function of its inputs.
+/// Every rank does all the work. This form is correct for every layer that is a function of its
+/// inputs.
 using whole = form<"whole", invariant, invariant>;
 /// Each rank computes its block of the features (element-wise layers).
 using by_features = form<"features", shard<dim::features>, shard<dim::features>>;
@@ -129,7 +132,7 @@ using column = form<"column", replicate, shard<dim::features>, Clauses...>;
 template <class... Clauses>
 using row_split = form<"row", shard<dim::features>, partial, Clauses...>;
 
-/// The forms of a layer; of forms with equal cost the planner takes the first.
+/// The forms of a layer. If several have the lowest cost, the planner takes the first of them.
 ///
 /// Example (tests/reference/names_in_use_test.cpp forms):
 ///     using forms = plait::forms<
@@ -170,7 +173,8 @@ struct form_info {
     placement from{}, to{};
     std::size_t width = 0;
     slot_element element = slot_element::accumulate;
-    bool over_samples = false;  ///< a batch_sum, which stays placed `from`; else per row
+    bool over_samples = false;  ///< true for a batch_sum, which stays placed `from`; false for a
+                                ///< move of values per row
     layer_body body = layer_body::forward;
 
     /// The number of values on each of `ranks` tensor ranks, for a batch_sum.
@@ -190,20 +194,24 @@ struct form_info {
   // Listed one by one: g++ 12 corrupts a constant array that is filled with one value.
   std::array<inner_move, most_inner> inner{inner_move{}, inner_move{}, inner_move{}, inner_move{}};
   int inner_count = 0;
-  int sum_count = 0;  ///< sums over samples, which are the last of `inner`
+  int sum_count = 0;  ///< number of sums over samples, which are the last entries of `inner`
   std::array<slot_use, most_slot_uses> slots{slot_use{}, slot_use{}, slot_use{}, slot_use{},
                                              slot_use{}, slot_use{}, slot_use{}, slot_use{}};
   int slot_count = 0;
-  /// The placements of all slots by their numbers, in place of `slots`; set for formulas.
+  /// The placements of all slots of a formula, by the numbers of the slots. If set, they replace
+  /// `slots`.
   static_view<placement> slot_placements{};
   /// The number that the number of ranks must divide, 0 if any number may be: the common divisor of
   /// all lengths that the form cuts, each divided by its parts.
   std::size_t divisible = 0;
-  bool cuts_in_parts = true;  ///< true if the parts have equal lengths; else the form is impossible
-  std::size_t units = 0;      ///< set by the form; 0: the units of the layer
-  std::size_t multiple = 1;   ///< the number of ranks must be a multiple of it
-  /// The FLOPs per row, of all FLOPs of the layer, that ranks divide among themselves; negative:
-  /// all if an input or the output is cut, else none.
+  bool cuts_in_parts = true;  ///< false: the form is impossible, because parts of a cut dimension
+                              ///< would have unequal lengths
+  /// The number of blocks of features that must stay whole, such as heads, if the form sets it; 0:
+  /// the `units` of the layer.
+  std::size_t units = 0;
+  std::size_t multiple = 1;  ///< the number of ranks must be a multiple of this number
+  /// The FLOPs per row that ranks divide among themselves, of all FLOPs of the layer. A negative
+  /// number means all FLOPs if an input or the output is cut, and otherwise none.
   double shared_flops = -1;
 
   /// Returns true if a body moves values within itself.
@@ -239,13 +247,13 @@ struct form_info {
     if (shared_flops >= 0) return shared_flops > 0;
     return inputs.any([](placement at) { return is_shard(at); }) || is_shard(output);
   }
-  /// Returns the FLOPs per row of one rank, for a layer with `flops` in total.
+  /// Returns the FLOPs per row of one rank, for a layer with `flops` FLOPs per row in total.
   [[nodiscard]] constexpr double flops_of_rank(double flops, int ranks) const {
     if (shared_flops < 0) return flops / (shares_work() ? ranks : 1);
     return flops - shared_flops + shared_flops / ranks;
   }
   /// True if each rank has a part of the work or of a parameter. If a table is cut by rows, ranks
-  /// share the parameter and not the work: every rank looks up every row.
+  /// share the parameter but not the work, because every rank looks up all tokens.
   [[nodiscard]] constexpr bool shares_anything() const {
     bool shares = shares_work();
     for (placement const at : uses) shares = shares || is_shard(at);
@@ -264,15 +272,15 @@ constexpr placement stored(placement used) { return is_shard(used) ? used : inva
 
 namespace plait::detail {
 
-/// The names that clauses of a form may use, which are the parameters and slots of a layer, and the
-/// number of inputs from other layers.
+/// The names that clauses of a form may use (the parameters and slots of the layer), and the number
+/// of inputs that come from other layers.
 template <class Parameters, class Saved, class Scratch, std::size_t Inputs>
 struct clause_keys {
   static constexpr std::size_t inputs = Inputs;
 };
 
-/// The fault of a form. `leaf_of` asserts it, since compilers print before a text the names of all
-/// templates on the way to it.
+/// The fault of a form. `leaf_of` asserts that there is none, and not the functions that find it:
+/// compilers print the names of all enclosing templates before the text of an assertion.
 enum class form_problem : int {
   none,
   not_a_form,
@@ -287,9 +295,8 @@ enum class form_problem : int {
   input_count,
 };
 
-/// Returns true if a parameter is brought from its stored placement to `used` without
-/// communication, and its gradient back by at most a sum: steps support nothing else for
-/// parameters.
+/// Returns true if no communication brings a parameter from its stored placement to `used`, and at
+/// most a sum brings its gradient back. Steps support no other transitions of parameters.
 constexpr bool is_kept_parameter(placement used) {
   auto const row = transition_between(planning::stored(used), used);
   auto const back = adjoint(row);
@@ -412,12 +419,13 @@ template <class Keys, class... Forms>
 inline constexpr std::array<form_info, sizeof...(Forms)> form_table<Keys, forms<Forms...>>{
     form_as_read<Keys, Forms>.info...};
 
-/// The table of forms that are given as values, by `Forms::values`.
+/// The table of forms of a layer that lists them as values, in `Forms::values`.
 template <class Keys, class Forms>
   requires requires { Forms::values; }
 inline constexpr auto form_table<Keys, Forms> = Forms::values;
 
-/// The first form that has a fault, as a type and as its index; -1 if none has.
+/// The first form that has a fault, as a type and as its index. The index is -1 if no form has a
+/// fault.
 template <class Keys, class Forms>
 struct problem_of_forms {
   static constexpr int place = -1;
@@ -443,9 +451,9 @@ constexpr bool labels_differ(auto const& table) {
 
 namespace plait::ext {
 
-/// Returns the placement of a slot of a layer in form `form`: as a clause of the form says; else,
-/// if the form cuts features, as the slot's `follows` says; else cut by positions if the form cuts
-/// positions.
+/// Returns the placement of a slot of a layer in form `form`. A clause of the form decides; without
+/// one, the slot's `follows` decides if the form cuts features, and the slot is cut by positions if
+/// the form cuts positions.
 constexpr placement placement_of(slot_info const& slot, form_info const& form) {
   if (form.slot_placements.size() > 0) return form.slot_placements[slot.number];
   for (int i = 0; i < form.slot_count; ++i)

@@ -58,15 +58,16 @@ struct aliasing {
 /// mixes_samples = N: the output of a sample depends on the N consecutive samples of the global
 /// batch that form its group, and on no others.
 ///
-/// takes_epilogue: forward and backward_input write l.y and l.dx by one product at their end and do
-/// nothing else with them. A mapped_view, or a summed_view for y, may then take their place.
+/// takes_epilogue: forward and backward_input each end with one matrix product that writes l.y or
+/// l.dx, and do nothing else with l.y and l.dx. A mapped_view, or a summed_view for y, may then
+/// take the place of l.y or l.dx.
 ///
 /// takes_sum: `backward` writes l.dx by one operation that accepts a summed_view
-/// (ops.layer_norm_backward), and l.dx may be one.
+/// (ops.layer_norm_backward), so l.dx may be a summed_view.
 ///
 /// overwrites_gradient: backward_parameters adds to the gradient of this parameter by a single
-/// accumulate_matmul. The first addition of a step then writes the gradient; other gradients are
-/// cleared first.
+/// accumulate_matmul. The first addition of a step then overwrites the gradient. The gradients of
+/// all other parameters are cleared before the step.
 ///
 /// `backward` is called with l.dx and l.dp. A member whose gradient is not needed is missing: l.dx
 /// in the model's first layer, l.dp in a frozen layer. The body tests for it by `if constexpr
@@ -76,15 +77,15 @@ struct aliasing {
 /// takes_weights: the loss multiplies the term and the gradient of each row by the weight of the
 /// row.
 ///
-/// adds_to_loss: a layer in mid-model has its own term in the loss. Its forward calls
+/// adds_to_loss: a layer inside the model has its own term in the loss. Its forward calls
 /// ops.add_to_loss(terms). Its backward_input adds the terms' gradients with respect to x, times
 /// ops.loss_seed().at(row), to the gradients from l.dy.
 ///
-/// `prepare` has the arguments of forward, and is called before the first pass at a shape, when
-/// there are no values yet: the device prepares its operations for the shape
+/// `prepare` has the arguments of forward. It is called before the first pass with a new shape,
+/// when the views have no values yet, so that the device can prepare its operations for the shape
 /// (ops.prepare_attention).
 ///
-/// An element-wise layer describes itself by `function`, `derivative` and `kept`, see
+/// An element-wise layer declares the members `function`, `derivative` and `kept`, see
 /// nn::elementwise.
 ///
 /// Meaning: the output of a sample depends on no other sample, except by mixes_samples and sums
@@ -115,7 +116,7 @@ concept layer =
 
 namespace plait::detail {
 
-/// The layer that a type stands for: the type itself, or the layer that is derived from its
+/// The layer that a type represents: the type itself, or the layer that is derived from its
 /// formula, see formula/layer.hpp.
 template <class L>
 struct layer_of {
@@ -123,7 +124,7 @@ struct layer_of {
 };
 template <class L>
 using as_layer = typename layer_of<L>::type;
-/// The type that a program wrote for a layer, from which names are made.
+/// The type that a program wrote for a layer. Names in messages and files are made from it.
 template <class L>
 struct written_layer {
   using type = L;
@@ -163,47 +164,48 @@ consteval void check_is_layer() {
 
 namespace plait::ext {
 
-/// The largest number of terms that a loss may have: losses, and layers in mid-model that add to
-/// the loss.
+/// The largest number of terms that a loss may have. A term is a loss, or a layer inside the model
+/// that adds to the loss.
 inline constexpr int most_loss_terms = 8;
 
-/// The facts that a plan has about a layer that is not a combination of other layers.
+/// A description of a leaf, which is a layer that is not a combination of other layers, for the
+/// planner.
 struct leaf_info {
-  static constexpr int most_forms = 8;  ///< the most that a layer may list
+  static constexpr int most_forms = 8;  ///< the largest number of forms that a layer may list
   static constexpr int most_inputs = int(input_placements::most);
 
   std::array<value_info, most_inputs> inputs{};
   int input_count = 1;
   value_info output{};
   bool is_loss = false;
-  bool adds_to_loss = false;  ///< it adds a term to the loss in mid-model
-  double loss_weight = 1;     ///< weight of its term
-  int term = -1;              ///< number of its term of the loss; -1: none
-  bool is_frozen = false;     ///< its parameters are not trained
+  bool adds_to_loss = false;  ///< the layer adds a term to the loss and is not the loss itself
+  double loss_weight = 1;     ///< weight of the layer's term
+  int term = -1;              ///< index of the layer's term in the loss; -1: none
+  bool is_frozen = false;     ///< the layer's parameters are not trained
   static_view<parameter_info> parameters{};
   static_view<form_info> forms{};
   static_view<form_info> frozen_forms{};  ///< `forms` without sums over samples
   slots_info saved{};
   slots_info scratch{};
-  std::size_t sequence = 0;       ///< 0: any
+  std::size_t sequence = 0;       ///< positions of a sample; 0: any number
   std::size_t units = 0;          ///< 0: features may be cut anywhere
   std::size_t mixes_samples = 0;  ///< size of groups of dependent samples; 0: none
   double flops_per_row = 0;
   aliasing may_alias{};
-  int overwrites_gradient = -1;  // index of that parameter; -1: none
+  int overwrites_gradient = -1;  // index of the parameter whose gradient is overwritten; -1: none
   bool takes_epilogue = false;
   bool takes_sum = false;
-  bool takes_weights = false;  ///< weights of rows; only a loss
+  bool takes_weights = false;  ///< the loss accepts weights of rows
   bool is_elementwise = false;
   bool has_forward = true, has_backward_input = true, has_backward_parameters = true;
-  bool has_backward = false;    ///< one body computes both gradients
-  bool joins_backward = false;  ///< `backward` is called if both gradients are needed at one time
+  bool has_backward = false;          ///< one body computes both gradients
+  bool joins_backward = false;        ///< `backward` is called if both gradients are needed at once
   bool has_forward_backward = false;  ///< one body computes the loss and its gradient
   bool has_count = true;
   bool has_prepare = false;
 
   [[nodiscard]] constexpr value_info input() const { return inputs[0]; }
-  /// The number of inputs that are outputs of other layers; the targets of a loss are not.
+  /// The number of inputs that are outputs of other layers, which the targets of a loss are not.
   [[nodiscard]] constexpr int flowing_inputs() const { return is_loss ? 1 : input_count; }
   [[nodiscard]] constexpr bool has_term() const { return is_loss || adds_to_loss; }
   [[nodiscard]] constexpr bool is_trained() const { return parameters.size() > 0 && !is_frozen; }
@@ -286,7 +288,7 @@ template <class... Parameters>
 inline constexpr std::array<parameter_info, sizeof...(Parameters)>
     parameter_table<parameter_list<Parameters...>>{info_of<Parameters>()...};
 
-/// Computes for a form the number that the number of ranks must divide.
+/// Computes `form.divisible`: the number of ranks must be a divisor of it.
 constexpr void read_divisibility(form_info& form, leaf_info const& info) {
   auto const cut = [&form](std::size_t length, int parts) {
     auto const each = static_cast<std::size_t>(parts);
@@ -327,7 +329,7 @@ struct lists_of {
   using problem = problem_of_forms<keys, forms>;
 };
 
-/// Reads everything except the forms.
+/// Reads the description of a layer, except its forms.
 template <class L>
 constexpr leaf_info read_leaf() {
   check_is_layer<L>();
@@ -409,10 +411,10 @@ consteval int place_of_overwritten() {
 
 namespace plait::ext {
 
-/// The description of a layer as a value.
+/// The description of a leaf (a layer that is not a combination of other layers).
 template <class L>
 inline constexpr leaf_info leaf_of = [] {
-  // All faults of a layer by itself are asserted here and not in functions: compilers then print
+  // All faults of a layer by itself are asserted here and not in functions, so that compilers print
   // only `leaf_of<L>` before the text.
   static_assert(!detail::has_form_for_forms<L>,
                 "this layer has `form`, which nothing reads, and no `forms`; write `using forms = "
@@ -522,7 +524,9 @@ inline constexpr leaf_info leaf_of = [] {
                   "inputs; each<...> has one placement for every input, in their order");
   }
   constexpr auto& table = detail::form_table<typename lists::keys, typename lists::forms>;
-  constexpr bool is_derived = requires { lists::forms::values; };  // not a written list
+  constexpr bool is_derived = requires {
+    lists::forms::values;
+  };  // the forms are derived from a formula and not written as a list
   static_assert(is_derived || table.size() <= leaf_info::most_forms,
                 "forms<...>: a layer may have eight forms at most; leave out those that cost more");
   static_assert(detail::labels_differ(table),

@@ -3,8 +3,8 @@
 
 #include <type_traits>
 
-// Searches a layer for members by name: for misspelt members of the protocol, which would silently
-// be ignored, and for the bodies, which must be found without being instantiated.
+// Searches a layer for members by name. It finds misspelt members of the protocol, which would
+// silently be ignored, and the functions of the layer (bodies), without instantiating them.
 namespace plait::detail {
 
 struct body_names {
@@ -13,8 +13,9 @@ struct body_names {
   int backwards, backward_inputs, backward_parameter;  // misspelt names
 };
 
-/// A type that derives from L and adds a second member for each name of a body: any member of L
-/// with that name becomes ambiguous. No other way finds a template that takes `auto` in any number.
+/// A type that derives from L and adds a second member for each name of a body, so that any member
+/// of L with that name becomes ambiguous. There is no other way to find a function template with
+/// any number of `auto` parameters.
 template <class L>
 struct body_probe : L, body_names {};
 
@@ -24,8 +25,9 @@ template <class L>
   requires std::is_final_v<L>
 struct body_probe<L> {};
 
-/// Returns true if L has a body of that name. No type can derive from a final L; there the body is
-/// tested by a call with each possible number of arguments, which does not instantiate it either.
+/// Returns true if L has a body of that name. A type cannot derive from an L that is final. Such an
+/// L is tested by a call with each possible number of arguments, which does not instantiate the
+/// body either.
 template <class L>
 constexpr bool has_forward() {
   if constexpr (std::is_final_v<L>)
@@ -57,8 +59,8 @@ constexpr bool has_any_forward_backward() {
   if constexpr (std::is_final_v<L>) return requires(any_argument& a) { L::forward_backward(a, a); };
   else return !requires { body_probe<L>::forward_backward; };
 }
-/// A layer that derives from a layer with a forward_backward may have replaced its other bodies, so
-/// the inherited forward_backward does not count.
+/// Returns true if L itself declares a forward_backward. An inherited one does not count, because
+/// the derived layer may have replaced its other bodies.
 template <class L>
 constexpr bool has_forward_backward() {
   if constexpr (requires { typename L::joint_body_of; })
@@ -76,7 +78,7 @@ constexpr bool has_prepare() {
   else return !requires { body_probe<L>::prepare; };
 }
 
-/// A type with a member `formula`.
+/// A type with a member named `formula`.
 template <class L>
 concept has_formula =
     std::is_class_v<L> && !std::is_final_v<L> && !requires { body_probe<L>::formula; };
@@ -86,7 +88,7 @@ template <class L>
 concept is_formula =
     !requires { typename L::concept_tag; } && requires { typename L::input; } && has_formula<L>;
 
-// Finds misspelt names of bodies, in layers that lack the body of the correct name.
+// Returns true if a layer has a misspelt name of a body and lacks the body with the correct name.
 template <class L>
 constexpr bool has_backwards_for_backward() {
   if constexpr (std::is_final_v<L>) return false;
@@ -105,8 +107,9 @@ constexpr bool has_backward_parameter() {
   else return !requires { body_probe<L>::backward_parameter; } && !has_backward_parameters<L>();
 }
 
-// A misspelt member is reported only if the correct one is missing: a layer may name its own
-// members freely. A layer called `form` has a member of that name, itself.
+// A misspelt member is reported only if the correct one is missing, because a layer may name its
+// own members freely. A layer that is called `form` has a member of that name: its own injected
+// class name.
 template <class L>
 concept has_form_for_forms = requires { typename L::form; } && !requires { typename L::forms; } &&
                              !std::is_base_of_v<typename L::form, L>;

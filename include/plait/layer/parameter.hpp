@@ -31,8 +31,9 @@ struct extents {
 
 namespace plait::nn {
 
-/// The shape that a matrix has in files, slowest dimension first, if it differs: its rows, and up
-/// to three dimensions that together are its columns. The elements and their order are equal.
+/// The shape that a matrix has in files if it differs from its extents, slowest dimension first:
+/// the rows, and up to three dimensions that together are the columns. The elements and their order
+/// are the same in both shapes.
 ///
 /// Example (tests/reference/names_in_use_test.cpp file_shape):
 ///     using kernels =
@@ -50,8 +51,8 @@ struct file_shape {
 
 namespace plait {
 
-/// An initializer computes the first value of a parameter, from the seed and the global index of
-/// each element.
+/// A rule for the first value of a parameter. Each element is computed from the seed and the global
+/// index of the element.
 struct initializer {
   enum class kind : int { constant, normal };
   kind how = kind::constant;
@@ -95,9 +96,9 @@ namespace plait {
 /// In a formula, two members with equal name, extents and initializer have one type, so they are
 /// one parameter, and no compiler can tell them apart: give each its own name.
 ///
-/// The last `Padding` entries of the first dimension only make its length divisible: they are 0
+/// The last `Padding` entries of the first dimension only make its length divisible. They are 0
 /// before and after every step, and files do not contain them. Files store the parameter with the
-/// lengths of `InFiles`, an nn::file_shape, or with its own.
+/// lengths of `InFiles`, an nn::file_shape, or else with the lengths of `Extents`.
 ///
 /// Example (tests/reference/names_in_use_test.cpp parameter):
 ///     using weight = plait::parameter<"weight", plait::extents<In, Out>, plait::normal(0.02)>;
@@ -123,14 +124,13 @@ struct parameter : formula::operand_base {
 
 namespace plait::nn {
 
-/// The rule by which a buffer follows the value that a step has measured: the buffer becomes (1 -
-/// share) times its old value plus `share` times the measured value.
+/// The rule by which a buffer follows a measured value: after a step the buffer becomes (1 - share)
+/// times its old value plus `share` times the value that the step measured.
 struct buffer_rule {
   std::int64_t nano = 0;  ///< the share, in units of 1e-9
 };
-/// Returns the rule of a share, which PyTorch calls the momentum of a norm.
-/// Returns the rule of an exponential moving average; PyTorch calls the share of a norm its
-/// momentum.
+/// Returns the rule of an exponential moving average with this share. PyTorch calls the share of a
+/// norm its momentum.
 /// Errors: does not compile for a share outside [1e-9, 1].
 consteval buffer_rule moving_average(double share) {
   if (!(share >= 1e-9 && share <= 1)) throw "moving_average(share): the share must be in [1e-9, 1]";
@@ -147,8 +147,8 @@ consteval buffer_rule moving_average(double share) {
 /// clipping, weight decay and weight averages; while averaged weights are in use it keeps its own
 /// value.
 ///
-/// Units: with each sample's share, l.context.sample_share(), as factor the sum over the global
-///        batch is a mean.
+/// Units: a sum over the global batch becomes a mean if each sample's value is multiplied by
+/// l.context.sample_share().
 ///
 /// Example (tests/reference/names_in_use_test.cpp buffer):
 ///     using running_mean =
@@ -166,7 +166,7 @@ struct buffer : parameter<Label, Extents, Initial> {
 
 namespace plait {
 
-/// The parameters of a layer, in the order of files and of `l.p`.
+/// The parameters of a layer, in the order in which files and `l.p` have them.
 ///
 /// Example (tests/reference/names_in_use_test.cpp parameter_list):
 ///     using parameters =
@@ -180,7 +180,7 @@ struct parameter_list {
 
 namespace plait::ext {
 
-/// The facts that a plan has about a parameter.
+/// A description of a parameter, for the planner.
 struct parameter_info {
   name label{};
   int rank = 1;
@@ -188,16 +188,17 @@ struct parameter_info {
   std::size_t columns = 1;  ///< the length of a vector
   initializer initial{};
   std::size_t padding = 0;  ///< entries of the first dimension that files do not contain
-  /// The lengths in files if they differ from its own; else rank_in_files is 0.
+  /// The lengths of the parameter in files, if they differ from `rows` and `columns`; else
+  /// rank_in_files is 0.
   std::array<std::size_t, 4> lengths_in_files{};
   int rank_in_files = 0;
-  std::int64_t momentum_nano = 0;  ///< share of a buffer's rule, in units of 1e-9; 0: a parameter
+  std::int64_t momentum_nano = 0;  ///< share of a buffer's rule, in units of 1e-9; 0: not a buffer
 
-  /// True if it is not trained but follows measured values; see nn::buffer.
+  /// True if the parameter is not trained but follows measured values; see nn::buffer.
   [[nodiscard]] constexpr bool is_buffer() const { return momentum_nano != 0; }
   /// The number of elements, including the padding.
   [[nodiscard]] constexpr std::size_t count() const { return rows * columns; }
-  /// Returns the parameter as files have it, without padding: its first elements.
+  /// Returns the parameter as files have it, without the padding at its end.
   [[nodiscard]] constexpr parameter_info unpadded() const {
     parameter_info out = *this;
     (rank == 2 ? out.rows : out.columns) -= padding;
@@ -210,7 +211,7 @@ struct parameter_info {
   }
 };
 
-/// Returns the facts of a `parameter` type as a value.
+/// Returns the description of a `parameter` type.
 template <class Parameter>
 constexpr parameter_info info_of() {
   using shape = typename Parameter::extents;

@@ -13,7 +13,7 @@
 
 namespace plait {
 
-/// In saved<...>: keeps the layer's input until its backward has run.
+/// In saved<...>: the layer's input, which is kept until the layer's backward has run.
 ///
 /// Example (tests/reference/names_in_use_test.cpp input_slot):
 ///     static void backward_parameters(auto& ops, auto l) {  // dw += x^T dy
@@ -22,29 +22,31 @@ namespace plait {
 ///       ops.accumulate_column_sums(l.dy, l.dp[bias{}]);
 ///     }
 struct input_slot {};
-/// In saved<...>: keeps the layer's output until its backward has run.
+/// In saved<...>: the layer's output, which is kept until the layer's backward has run.
 ///
 /// Example (tests/reference/names_in_use_test.cpp output_slot):
 ///     using saved = plait::saved<plait::output_slot>;  // the derivative of exp(x) is y itself
 struct output_slot {};
 
-/// The dependence of a slot's size on the form: with `features`, a rank that holds a shard of the
-/// features has fewer values per row. A form may override it by use<Slot, placement>.
+/// The dependence of a slot's size on the form. With `features`, a rank that holds a shard of the
+/// features has correspondingly fewer values per row. A form may override it by use<Slot,
+/// placement>.
 enum class follows : int { rows, features };
 
 /// The type of a slot's elements: the type of activations, or the type in which sums are computed
 /// (float if activations are bfloat16, else the same type).
 enum class slot_element : int { compute, accumulate };
 
-/// With `always`, a saved slot is kept since the forward under every `recompute`, for values that
-/// must not be recomputed, such as routes to experts or the statistics of a batch.
+/// Decides if a saved slot may be recomputed. A slot with `always` is kept from the forward to the
+/// backward under every `recompute` policy. It is for values that must not be recomputed, such as
+/// routes to experts or the statistics of a batch.
 enum class slot_kept : int { as_other_values, always };
 
-/// A tensor of the layer's own: `PerRow` values for each row. Its type is also its key:
+/// A tensor that belongs to a layer, with `PerRow` values for each row. Its type is also its key:
 /// `l.saved[statistics{}]`, `l.scratch[scores{}]`.
 ///
 /// `Options`, in any order: a `follows`, a `slot_element` (default: compute), a `slot_kept`, and a
-/// number of values for all rows together.
+/// number of additional values that do not depend on the number of rows.
 ///
 /// Example (tests/reference/names_in_use_test.cpp slot):
 ///     using terms =
@@ -55,8 +57,8 @@ struct slot {
   static constexpr ext::name label = Label;
 };
 
-/// The slots that a layer's forward fills for its backward; each microbatch in flight has its own
-/// set.
+/// The slots that a layer's forward fills for its backward. Each microbatch in flight has its own
+/// copy of them.
 ///
 /// Example (tests/reference/names_in_use_test.cpp saved):
 ///     using saved = plait::saved<plait::input_slot>;  // l.x of the forward is l.saved[...] of
@@ -64,7 +66,8 @@ struct slot {
 template <class... Slots>
 struct saved {};
 
-/// The slots that a layer's body uses only during one call.
+/// The slots in which the functions of a layer keep temporary values. Their contents are lost when
+/// the function returns.
 ///
 /// Example (tests/reference/names_in_use_test.cpp slot):
 ///     using terms =
@@ -77,7 +80,7 @@ struct scratch {};
 
 namespace plait::ext {
 
-/// A slot as a value.
+/// A description of a slot, for the planner.
 struct slot_info {
   name label{};
   std::size_t per_row = 0;
@@ -88,7 +91,7 @@ struct slot_info {
   int number = 0;  ///< number among all slots of the layer, see slot_number
 };
 
-/// The content of a layer's list `saved` or `scratch`, as a value.
+/// A description of a layer's list `saved` or `scratch`, for the planner.
 struct slots_info {
   static constexpr int most_slots = 32;
   bool keeps_input = false;
@@ -153,7 +156,7 @@ inline constexpr bool are_slots = false;
 template <template <class...> class List, class... Slots>
 inline constexpr bool are_slots<List<Slots...>> = (read_slot<Slots>::is_slot && ...);
 
-/// The layer's own slots in a list, numbered from `First` on.
+/// The descriptions of the layer's own slots in a list, numbered from `First` on.
 template <class List, int First>
 inline constexpr int slot_table = 0;
 template <template <class...> class List, class... Slots, int First>
@@ -180,7 +183,8 @@ constexpr slots_info read_slots(List<Slots...>) {
   return info;
 }
 
-/// Returns the index, among the own slots of a list, of the last slot for which `is_it` is true.
+/// Returns the index, among the layer's own slots in a list, of the last slot for which `is_it` is
+/// true.
 constexpr int own_slot_at(std::initializer_list<bool> is_it,
                           std::initializer_list<bool> is_of_edge) {
   int found = -1, index = 0;
@@ -191,7 +195,7 @@ constexpr int own_slot_at(std::initializer_list<bool> is_it,
   return found;
 }
 
-/// The index of `Slot` among the own slots of a list; -1 if it is not there.
+/// The index of `Slot` among the layer's own slots in a list, or -1.
 template <class List, class Slot>
 inline constexpr int own_slot_index = -1;
 
@@ -199,8 +203,8 @@ template <template <class...> class List, class... Slots, class Slot>
 inline constexpr int own_slot_index<List<Slots...>, Slot> =
     own_slot_at({std::is_same_v<Slots, Slot>...}, {is_edge_slot<Slots>...});
 
-/// The number of `Slot` among all slots of a layer, saved slots first, then scratch slots; -1 if it
-/// is in neither list.
+/// The number of `Slot` among all slots of a layer. Saved slots are numbered first, then scratch
+/// slots. The number is -1 if `Slot` is in neither list.
 template <class Saved, class Scratch, class Slot>
 inline constexpr int slot_number =
     own_slot_index<Saved, Slot> >= 0     ? own_slot_index<Saved, Slot>

@@ -14,7 +14,9 @@
 /// The placements that the operands and the result of an operation may have on one axis.
 ///
 /// An operation on local blocks is sound if the local results form the global result, and if the
-/// same holds for its gradients in the dual placements. For example, x cut by columns times w cut
+/// gradients, in the dual placements, are sound, too. For example, x cut by columns times w cut by
+/// rows is a partial product. The sound combinations follow from the indices of the operands
+/// (operation/rows.hpp).
 /// by rows is a partial product. The sound combinations follow from the indices of the operands
 /// (operation/rows.hpp).
 namespace plait::typing {
@@ -32,17 +34,17 @@ constexpr placement transpose(placement at) {
 using operation::allows;
 using operation::linearity;
 
-/// The value for "no placement".
+/// The value of a placement that means "none".
 inline constexpr placement no_rule = operation::unplaced;
 
-/// Returns the placement of the product of two matrices, or `no_rule` if there is none.
+/// Returns the placement of the product of two matrices, or `no_rule` if no placement is sound.
 constexpr placement product(placement a, placement b) {
   for (placement const out : {replicate, invariant, partial, a, b})
     if (allows(operation::indices_of<operation::matmul>, {a, b, out})) return out;
   return no_rule;
 }
 
-/// The linearity that a function declares by `is_linear` or `is_linear_in_last`.
+/// The linearity that a function declares by its member `is_linear` or `is_linear_in_last`.
 template <class Function>
 inline constexpr linearity linearity_of = [] {
   if constexpr (requires { Function::is_linear; })
@@ -52,7 +54,7 @@ inline constexpr linearity linearity_of = [] {
   return linearity::none;
 }();
 
-/// An argument of an operation; its placement is `no_rule` if it has none.
+/// The placement of an argument of an operation (`no_rule` if it has none), and if it is written.
 struct own_operand {
   placement at;
   bool is_written;
@@ -73,8 +75,9 @@ constexpr placement main_operand(std::initializer_list<own_operand> operands) {
   return main;
 }
 
-/// Returns true if a kernel may run on such blocks: all operands have equal placements; or some are
-/// cut by rows, the other operands that are read are replicate, and the other results are partial.
+/// Returns true if a kernel may run on these operands: all have equal placements; or some are cut
+/// by rows, the other operands that the kernel reads are replicate, and the other results are
+/// partial.
 constexpr bool runs_on(std::initializer_list<own_operand> operands) {
   placement const main = main_operand(operands);
   for (auto const& of : operands) {
@@ -84,11 +87,11 @@ constexpr bool runs_on(std::initializer_list<own_operand> operands) {
   return true;
 }
 
-// Operations assert the constants below, which call the checks: g++ with
+// The constants below call the checks, and operations assert the constants: g++ with
 // -ftemplate-backtrace-limit=1 then omits both the constant and the operation, whose name contains
 // the types of all views.
 
-/// `T`: the element type of a view that an operation writes.
+/// Refuses to write const elements. `T`: the element type of a view that an operation writes.
 template <class T>
 consteval void check_written() {
   static_assert(!std::is_const_v<T>,
@@ -160,25 +163,25 @@ consteval void check_map() {
 template <linearity How, placement Out, placement... Operands>
 inline constexpr bool sound_map = (check_map<How, Out, Operands...>(), true);
 
-/// The number of columns around its own that a function reads of a row, declared by `block`; 0 if
-/// it may read all.
+/// The width of the blocks of columns within which a function reads a row, which it declares by
+/// `block`; 0 if it may read the whole row.
 template <class Function>
 inline constexpr std::size_t block_of = [] {
   if constexpr (requires { Function::block; }) return std::size_t{Function::block};
   else return std::size_t{0};
 }();
 
-/// The number of columns of the whole rows of y: `whole_columns` of the function if y is not the
-/// layer's output, else `Else`.
+/// The number of columns of the whole rows of y, over all ranks: the function's `whole_columns` if
+/// y is not the layer's output, else `Else`.
 template <class Function, std::size_t Else>
 inline constexpr std::size_t columns_of = [] {
   if constexpr (requires { Function::whole_columns; }) return std::size_t{Function::whole_columns};
   else return Else;
 }();
 
-/// The `read_block` of a function that reads rows with another number of columns than y: the width
-/// of the block of a row that corresponds to one block of y. `read_blocks` has one number for each
-/// view.
+/// For a function that reads rows whose number of columns differs from y: the width of the block of
+/// a row that corresponds to one block of y. The function declares it by `read_blocks`, with one
+/// number for each view.
 template <class Function, std::size_t View>
 inline constexpr std::size_t read_block_of = [] {
   if constexpr (requires { Function::read_blocks; })
@@ -187,8 +190,8 @@ inline constexpr std::size_t read_block_of = [] {
   else return block_of<Function>;
 }();
 
-/// True if a map_at function may read these operands: placed as the result, or replicate if the
-/// result is cut; partial operands as for a map.
+/// True if a map_at function may read these operands. They are placed as the result, or are
+/// replicate if the result is cut; partial operands follow the rules of a map.
 template <linearity How, placement Out, placement... Operands>
 inline constexpr bool maps_at =
     (Out != partial_max) &&
@@ -228,7 +231,7 @@ consteval void check_function_at() {
 template <bool CanBeCalled>
 inline constexpr bool sound_function_at = (check_function_at<CanBeCalled>(), true);
 
-/// `Piece`: the number of columns of a rank, at the largest number of ranks that a form allows.
+/// `Piece`: the number of columns of one rank if a form is cut over the largest number of ranks.
 template <std::size_t Piece, std::size_t Block>
 consteval void check_blocks() {
   static_assert(Block == 0 || Piece % Block == 0,
@@ -240,7 +243,7 @@ consteval void check_blocks() {
 template <std::size_t Piece, std::size_t Block>
 inline constexpr bool sound_blocks = (check_blocks<Piece, Block>(), true);
 
-/// `Linear`: the kernel declares that it is linear in all operands that it reads, together.
+/// `Linear`: the kernel declares that it is linear in all operands that it reads together.
 template <bool Linear, class... Views>
 consteval void check_run() {
   static_assert(((own_operand_of<Views>().at != partial_max) && ...),
@@ -261,14 +264,14 @@ consteval void check_run() {
 template <bool Linear, class... Views>
 inline constexpr bool sound_run = (check_run<Linear, Views...>(), true);
 
-/// Assigns the arguments of an operation to its operands, in the order of its indices. Numbers are
-/// not operands, tokens can only be constant operands, and matrices after the last operand are not
-/// operands.
+/// Assigns the arguments of an operation to the operands of its signature, in their order. Three
+/// kinds of arguments are not assigned: numbers, tokens if the operand is not constant, and
+/// matrices after the last operand.
 template <class... Arguments>
 struct indexed_arguments {
-  int count = 0;                                ///< number of operands that are given
+  int count = 0;                                ///< number of operands that have an argument
   placement at[sizeof...(Arguments) + 1] = {};  ///< placements of the operands
-  int operand[sizeof...(Arguments) + 1] = {};   ///< the operand that each argument is, or -1
+  int operand[sizeof...(Arguments) + 1] = {};   ///< the operand of each argument, or -1
   bool is_read[sizeof...(Arguments) + 1] = {};  ///< true if the argument is only read
   bool can_write = true;                        ///< true if no result has const elements
 
@@ -299,9 +302,9 @@ struct indexed_arguments {
     }
   }
 };
-/// `What`: the reason why an operand may not be placed as it is; `Operand`: its name, or its number
-/// from 1; `Of`: the row of the operation, or the indices that ops.run was given. Compilers print
-/// all three.
+/// `What`: the reason why the placement of an operand is wrong; `Operand`: its name, or its number
+/// from 1; `Of`: the operation, or the indices that were passed to ops.run. Compilers print all
+/// three.
 template <operation::misplacement What, printed_text Operand, class Of>
 consteval void check_placed() {
   using enum operation::misplacement;
@@ -339,7 +342,7 @@ consteval void check_placed() {
                 "is: each rank makes a summand of the result; give the form a result or gradient "
                 "that is partial");
 }
-/// The name of operand `Number` of a row.
+/// The name of operand `Number` of an operation.
 template <class Row, int Number>
 inline constexpr auto operand_text = [] {
   constexpr operation::operand_name name = Row::is.name_of(Number);
@@ -347,9 +350,9 @@ inline constexpr auto operand_text = [] {
   for (int i = 0; i < name.size; ++i) out.characters[i] = name.begin[i];
   return out;
 }();
-// Judged by constants: if a function fails during evaluation, g++ prints all its template
+// Checks are constants: if a function fails during evaluation, g++ prints all its template
 // arguments, which are the types of all views.
-/// `Operand`: the number of the operand in the row.
+/// `Operand`: the number of the operand in the signature of the operation.
 template <operation::misplacement What, int Operand, class Row>
 inline constexpr bool sound_operand = (check_placed<What, operand_text<Row, Operand>, Row>(), true);
 template <int Operand, class Row>
@@ -360,7 +363,7 @@ consteval operation::judgment judge_places() {
   constexpr placement places[]{At...};
   return judge(Row::is, places);
 }
-/// Asserts placements alone, in the order of the row's operands.
+/// Checks only the placements, in the order of the operation's operands.
 template <class Row, placement... At>
 inline constexpr bool sound_places =
     sound_operand<judge_places<Row, At...>().what, judge_places<Row, At...>().operand, Row>;
@@ -375,7 +378,7 @@ consteval void check_operand_count() {
 template <class Row, bool HasEach>
 inline constexpr bool has_sound_count = (check_operand_count<Row, HasEach>(), true);
 
-/// The result of judging the arguments against a row, or against indices.
+/// The result of checking arguments against an operation, or against indices.
 struct judged_row {
   bool has_each, can_write;
   operation::judgment judged;
@@ -397,7 +400,7 @@ inline constexpr bool sound_row = sound_judged_row<
     Row, judge_operands(operation::indices_of<Row>,
                         indexed_arguments<Arguments...>(operation::indices_of<Row>), Row::is)>;
 
-/// `IsPart`: true if ops checks more of the row than its indices say.
+/// `IsPart`: true if ops checks more than the indices of the operation say.
 template <class Row, bool IsPart>
 consteval void check_own_row() {
   static_assert(!IsPart,
@@ -427,8 +430,8 @@ consteval void check_kernel() {
 template <class Row, bool HasKernel>
 inline constexpr bool sound_kernel = (check_kernel<Row, HasKernel>(), true);
 
-/// Takes the place of a row for indices in a call; the indices are not in its name, since the
-/// message shows the call.
+/// Represents the operation in messages about a call that gives only indices. The indices are not
+/// in its name, because the message shows the call.
 struct indices_of_call {};
 template <bool HasEach, bool CanWrite>
 consteval void check_run_by_indices() {
@@ -448,13 +451,13 @@ inline constexpr bool sound_judged_indices =
      check_placed<Of.judged.what, printed_text<2>{{char('1' + Of.judged.operand)}},
                   indices_of_call>(),
      true);
-/// `Of`: the indices that the call gives.
+/// `Of`: the indices in the call.
 template <operation::signature Of, class... Views>
 inline constexpr bool sound_run_by_indices =
     sound_judged_indices<judge_operands(Of, indexed_arguments<Views...>(Of, false), Of)>;
 
-/// Returns true if ops.move<To>(x) reduces an x placed `From`; false if the values stay as they
-/// are.
+/// Returns true if ops.move<To>(x), for an x placed `From`, reduces values over ranks; false if it
+/// changes only the type.
 template <placement From, placement To>
 consteval bool moves_values() {
   constexpr ext::transition row = ext::transition_between(From, To);

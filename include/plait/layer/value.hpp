@@ -8,22 +8,23 @@
 
 namespace plait::ext {
 
-/// The kinds of values that flow along edges of a model.
+/// The kinds of values that layers pass to each other or read from the data set.
 enum class value_kind : int { features, tokens, reals };
 
-/// The value on one edge of a model, per row (a row is one position of one sample).
+/// A description of the value that one layer passes to the next, per row. A row is one position of
+/// one sample.
 struct value_info {
   value_kind kind = value_kind::features;
   std::size_t width = 1;
-  std::size_t vocabulary = 0;  ///< tokens are less than it; 0: tokens may have any value
+  std::size_t vocabulary = 0;  ///< tokens are below this number; 0: tokens may have any value
   std::size_t channels = 0;    ///< channels of an image; 0: not an image
   std::size_t height = 0;      ///< height of an image
 
-  /// Returns true if a value of one kind can be used as the other.
+  /// Returns true if the kinds and widths are equal, so that one value can be used as the other.
   friend constexpr bool operator==(value_info const& a, value_info const& b) {
     return a.kind == b.kind && a.width == b.width;
   }
-  /// Returns true if both are images, of different shapes.
+  /// Returns true if both values are images and their shapes differ.
   [[nodiscard]] constexpr bool is_another_image(value_info const& b) const {
     return channels != 0 && b.channels != 0 && (channels != b.channels || height != b.height);
   }
@@ -99,7 +100,7 @@ struct reals {
   static constexpr ext::value_info info{ext::value_kind::reals, Width};
 };
 
-/// Several inputs of one layer; its body gets them as a tuple of views.
+/// Several inputs of one layer. The functions of the layer get a tuple of views.
 ///
 /// Example (tests/reference/names_in_use_test.cpp inputs):
 ///     using input =
