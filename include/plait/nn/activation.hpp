@@ -22,12 +22,13 @@ inline constexpr bool is_from_output = [] {
 
 }  // namespace detail
 
-/// y = Function(x), element by element; backward: dx = Derivative(kept, dy), where `Kept`
-/// (input_slot or output_slot) chooses whether x or y is kept. Derive your own activations from it.
+/// y = Function(x), element by element; backward: dx = Derivative(kept, dy). `Kept` is input_slot
+/// if the backward reads x, or output_slot if it reads y. Derive your own activations from this
+/// type.
 ///
-/// Without a Derivative, it is computed from the function (`functions::derivative_of`), whose call
-/// operator must then be a template. For a function with `slope(y)` and `static constexpr bool
-/// from_output = true` the output is kept.
+/// Without a Derivative, the derivative is computed from the function (`functions::derivative_of`),
+/// whose call operator must then be a template. If the function has a `slope(y)` of its output and
+/// `static constexpr bool from_output = true`, the output is kept.
 ///
 /// Shapes: x, y (rows, Width).
 ///
@@ -55,7 +56,8 @@ struct elementwise {
 /// max(x, 0), element by element.
 template <std::size_t Width>
 struct relu : elementwise<Width, functions::relu, functions::relu_derivative, output_slot> {
-  // Only memory traffic: this layer is no reason to cut a value that a neighbour needs whole.
+  // The layer takes time only to read and write memory, so it gives the planner no reason to cut a
+  // value that a neighbouring layer needs whole.
   static constexpr double flops_per_row = 0;
   static constexpr aliasing may_alias{.forward = true, .backward = true};
 };

@@ -41,7 +41,8 @@ struct attention_heads {
   }
 };
 
-/// Multi-head causal self-attention with its two projections, "c_attn" and "c_proj".
+/// Multi-head causal self-attention with its input projection "c_attn" and its output projection
+/// "c_proj".
 ///
 /// Source: Vaswani et al., "Attention is all you need", 2017; the probabilities are recomputed from
 ///         their log-sum as in Dao et al., "FlashAttention", 2022.
@@ -60,9 +61,9 @@ using ext::attention_options;
 /// Shapes: inputs q (Sequence * batch, Heads HeadWidth), k and v (Sequence * batch, KeyValueHeads
 ///         HeadWidth); y as q.
 /// Moves:  "heads": if the number of ranks divides KeyValueHeads, all inputs are cut by heads.
-///         "groups": if it is a multiple of KeyValueHeads and divides Heads, only queries are cut,
-///         and each rank reads one key-value head; the gradients of k and v are summed over the
-///         ranks. The sequence is whole.
+///         "groups": if the number of ranks is a multiple of KeyValueHeads and divides Heads, only
+///         queries are cut, and each rank reads one key-value head; the gradients of k and v are
+///         summed over the ranks. The sequence is whole.
 ///
 /// Example (tests/reference/names_in_use_test.cpp grouped_attention):
 ///     using q = plait::nn::linear<64, 64>;

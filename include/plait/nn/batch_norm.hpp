@@ -15,7 +15,7 @@ namespace plait::nn {
 struct batch_norm_options {
   /// The number of consecutive samples with common statistics; 0: all samples of the microbatch.
   std::size_t group = 0;
-  buffer_rule momentum = moving_average(0.1);  ///< share of a step in the running statistics
+  buffer_rule momentum = moving_average(0.1);  ///< share of a new step in the running statistics
   nano_fraction epsilon = fraction(1e-5);
 };
 
@@ -23,18 +23,19 @@ struct batch_norm_options {
 /// weight and a bias for each channel.
 ///
 /// With `.group = 0` the statistics are over all samples of the microbatch, on all ranks that have
-/// some of them, as in PyTorch's SyncBatchNorm: results then depend on how a global batch is cut
-/// into microbatches and ranks. With `.group = N` they are over a group of samples: N consecutive
-/// samples of the global batch, which stay on one rank and in one microbatch, so that every plan
-/// gives equal results. A microbatch has whole groups; only in the last, partial batch of an epoch
-/// may the last group have fewer samples. The buffers running_mean and running_var follow the mean
-/// of a step over its groups or microbatches, weighted by their numbers of samples, with the
-/// unbiased variance. In evaluation, and in a frozen layer, x is normalised by these buffers.
+/// some of its samples, as in PyTorch's SyncBatchNorm. Results then depend on how a global batch is
+/// cut into microbatches and ranks. With `.group = N` the statistics are over N consecutive samples
+/// of the global batch (a group), which stay on one rank and in one microbatch, so that every plan
+/// gives equal results. A microbatch consists of whole groups; only in the last, partial batch of
+/// an epoch may the last group have fewer samples. The buffers running_mean and running_var follow
+/// the mean and the unbiased variance of a step: averages over its groups or microbatches, weighted
+/// by their numbers of samples. In evaluation, and in a frozen layer, x is normalised by these
+/// buffers.
 ///
 /// Shapes: x, y (samples, Image::size); weight, bias, running_mean, running_var (Image::channels).
-/// Moves:  with groups nothing; else, over the ranks that have different samples, a sum and a sum
-///         of squares for each channel in a forward, and two sums in a backward. If the number of
-///         ranks divides the channels, ranks cut them.
+/// Moves:  with groups nothing. Without groups the ranks that have different samples all-reduce a
+///         sum and a sum of squares for each channel in a forward, and two sums in a backward. If
+///         the number of ranks divides the channels, ranks cut the channels.
 /// Errors: input_error of `batches` if a microbatch is not whole groups; size_mismatch if a group
 ///         has only one value for each channel.
 /// Source: Ioffe, Szegedy, "Batch normalization", arXiv 1502.03167. Names as in PyTorch's
@@ -74,15 +75,16 @@ struct batch_norm {
                         ext::batch_sum<shard<dim::features>, channels>,
                         ext::batch_sum<shard<dim::features>, 2 * channels, backward_sums>>>;
   using forms = std::conditional_t<Options.group == 0, by_microbatch, by_groups>;
-  // Two numbers for each group and channel, in the first rows. They are computed from all samples
-  // of the group, and so are not recomputed.
+  // Two numbers for each group and channel, in the first rows of the slot. They are computed from
+  // all samples of the group, so a unit that recomputes its forward does not recompute them.
   using statistics =
       slot<"statistics",
            Options.group == 0   ? 0
            : Options.group == 1 ? 2 * Image::channels
                                 : Image::channels,
            2 * Image::channels, follows::features, slot_element::accumulate, slot_kept::always>;
-  // Two kinds of sums, side by side, as they are sent to other ranks.
+  // Two sums for each channel, side by side: of x and of its squares in a forward, and the two sums
+  // of a backward.
   using sums = slot<"sums", 0, 2 * Image::channels, follows::features, slot_element::accumulate>;
   using saved = plait::saved<input_slot, statistics>;
   using scratch = std::conditional_t<Options.group == 0, plait::scratch<sums>, plait::scratch<>>;
@@ -135,7 +137,7 @@ struct batch_norm {
     ops.sum_over_samples(squares);
     ops.statistics_of_samples(Image::map, of_all, squares, statistics, epsilon);
   }
-  // Returns the part of a buffer after the part that is taken.
+  // Returns the part of a buffer that follows `taken`, its first part.
   static auto behind(auto room, auto const& taken) {
     room.data += taken.count();
     room.columns -= taken.count();

@@ -14,7 +14,7 @@ namespace plait::nn {
 
 namespace detail {
 
-/// Returns the number in column c of rows placed side by side.
+/// Returns the element in column at.column of several rows that are placed side by side.
 template <std::size_t First, std::size_t... Others>
 struct side_by_side {
   static constexpr bool is_linear = true;

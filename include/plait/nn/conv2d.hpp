@@ -27,7 +27,7 @@ struct conv_options {
 
 namespace detail {
 
-/// Returns the square root of 2 / inputs, in units of 1e-9.
+/// Returns sqrt(2 / inputs) in units of 1e-9.
 constexpr std::int64_t he_deviation(std::size_t inputs) {
   double const square = 2.0 / static_cast<double>(inputs);
   double root = 1;
@@ -78,15 +78,15 @@ struct conv_parameters {
 
 }  // namespace detail
 
-/// y = w * x + b, as PyTorch's Conv2d: each output channel is the sum over the windows of its
-/// group's input channels, times its weights.
+/// y = w * x + b, as PyTorch's Conv2d. Each output channel is a weighted sum over the windows of
+/// the input channels of its group.
 ///
 /// Shapes: x (rows, Image::size); w (Outputs, Image::channels / groups * kernel * kernel), in files
 ///         (Outputs, channels / groups, kernel, kernel); b (Outputs); y an image of Outputs
 ///         channels with (height + 2 padding - kernel) / stride + 1 rows.
-/// Moves:  "column": the whole input, a block of output channels; "row": a block of input channels,
-///         a partial output to which b is added once; "groups": blocks of channels. No form
-///         communicates within the layer.
+/// Moves:  In form "column" a rank has the whole input and a block of output channels. In form
+/// "row" it has a block of input channels and a partial output, to which one rank adds b. In form
+/// "groups" it has blocks of input and output channels. No form communicates within the layer.
 /// Cost:   windows are copied as patches into a scratch of at most patch_block_of(windows,
 ///         Outputs).room() numbers, for a batch of any size; a 1 x 1 convolution of large maps,
 ///         with stride 1 and without padding, needs no scratch.

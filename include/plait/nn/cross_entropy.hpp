@@ -62,8 +62,8 @@ struct cross_entropy {
   static constexpr double flops_per_row =
       (operation::cross_entropy_terms::is.flops + (target::is_smoothed ? 1 : 0)) * Classes;
   static constexpr bool takes_weights = true;
-  /// `count` of this loss checks labels, so that trainers need not; a derived loss may have another
-  /// `count`.
+  /// Trainers need not check labels, because `count` of this loss does. A derived loss that
+  /// replaces `count` does not inherit this promise.
   using count_refuses_labels = cross_entropy;
   using joint_body_of = cross_entropy;  // a derived loss may have other bodies
 
@@ -90,7 +90,7 @@ struct cross_entropy {
       auto const largest = ops.template move<invariant>(local_max);
       auto const local_terms = ops.template over_columns<partial>(logits, l.saved[terms{}]);
       ops.cross_entropy_terms(logits, labels, largest, local_terms, Classes,
-                              aim);  // (rows, 2 or 3)
+                              aim);  // (rows, target::terms)
       auto const sums = ops.template move<invariant>(local_terms);
       ops.cross_entropy(sums, labels, Options.ignored, l.y, aim);
     } else {

@@ -7,11 +7,11 @@
 
 namespace plait::nn {
 
-/// Sets elements to zero with a probability of `PerMille` / 1000 in training, and scales the others
-/// up.
+/// Sets elements to zero with a probability of `PerMille` / 1000 in training, and divides the other
+/// elements by the probability that an element is kept.
 ///
-/// The choice of elements depends only on the seed, the step, the layer and the global index of the
-/// element, so that every plan drops the same elements.
+/// The elements that are dropped depend only on the seed, the step, the layer and the global index
+/// of the element, so that every plan drops the same elements.
 /// Shapes: x, y (rows, Width).
 template <std::size_t Width, int PerMille>
 struct dropout {
@@ -21,7 +21,8 @@ struct dropout {
   using input = features<Width>;
   using output = features<Width>;
   using forms = plait::forms<whole, by_features, by_sequence<>>;
-  // Only memory traffic: this layer is no reason to cut a value that a neighbour needs whole.
+  // The layer takes time only to read and write memory, so it gives the planner no reason to cut a
+  // value that a neighbouring layer needs whole.
   static constexpr double flops_per_row = 0;
   static constexpr aliasing may_alias{.forward = true, .backward = true};
 

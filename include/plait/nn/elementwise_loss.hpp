@@ -27,8 +27,9 @@ consteval bool has_derivative() {
 }  // namespace detail
 
 /// Function::value(x, target), summed over all numbers of all rows and divided by the number of
-/// targets in the whole global batch that are not NaN. With weights, the weight of a row multiplies
-/// its terms and its count. Derive your own losses from it.
+/// targets in the whole global batch that are not NaN. If the batch has weights, the weight of a
+/// row multiplies the row's terms and its contribution to the count. Derive your own losses from
+/// this type.
 ///
 /// `Function` has static PLAIT_HOST_DEVICE functions of numbers in the type in which sums are
 /// computed: value(x, target), and slope(x, target), its derivative with respect to x. Without
@@ -60,7 +61,7 @@ struct elementwise_loss {
   static constexpr bool takes_weights = true;
   static constexpr double flops_per_row = 4.0 * Width;
 
-  /// Returns the number of targets that count.
+  /// Returns the number of targets that are not NaN.
   template <class T>
   static std::int64_t count(std::span<T const> targets) {
     std::int64_t numbers = 0;
@@ -168,8 +169,8 @@ struct mse : elementwise_loss<Width, losses::squared_error> {};
 template <std::size_t Width, std::size_t PerMille = 1000>
 struct huber : elementwise_loss<Width, losses::huber<PerMille>> {
   static_assert(PerMille > 0,
-                "huber<Width, PerMille>: PerMille / 1000 is the distance from which "
-                "on it is linear; write at least 1");
+                "huber<Width, PerMille>: PerMille is 0, and the loss is linear from the distance "
+                "PerMille / 1000 on; write at least 1");
 };
 
 /// -target log(sigmoid(x)) - (1 - target) log(1 - sigmoid(x)), the mean over all numbers, for

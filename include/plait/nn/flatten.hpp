@@ -6,8 +6,8 @@
 
 namespace plait::nn {
 
-/// Passes the values of an image on as features, for layers that take rows. A layer on rows may
-/// also follow a layer on images without it.
+/// Passes the values of an image on as features, for layers that take rows. It is optional: a layer
+/// that takes rows may also follow a layer that outputs an image.
 ///
 /// Shapes: x, y (rows, Image::size).
 /// Cost:   nothing; the output is in the buffer of the input.

@@ -11,9 +11,9 @@ namespace plait::nn {
 /// Rows that are images, one for each sample: `Channels` maps of Height x Width features, one after
 /// another (NCHW, as in PyTorch).
 ///
-/// A cut of the features is a cut of channels. A layer on images takes an image type and has an
-/// image as `L::output`, so that the compiler computes all sizes. `size` is the number of features,
-/// for layers that take rows.
+/// A cut of the features is a cut of channels. A layer on images takes an image type as template
+/// argument and has an image type as `L::output`, so that the compiler computes all sizes. `size`
+/// is the number of features, for layers that take rows.
 template <std::size_t Channels, std::size_t Height, std::size_t Width>
 struct image {
   static_assert(Channels > 0 && Height > 0 && Width > 0,
@@ -52,7 +52,8 @@ consteval void check_stride() {
       "conv2d or pooling: the stride is 0, so that all windows would be equal; write at least 1");
 }
 
-/// Returns the windows of a layer on an image, after checking its numbers.
+/// Returns the windows of a layer on an image, after checking the layer's kernel, stride and
+/// padding.
 template <class Image, std::size_t KernelHeight, std::size_t KernelWidth, std::size_t Stride,
           std::size_t Padding>
 consteval plait::ext::window_shape windows_of() {

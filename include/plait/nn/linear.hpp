@@ -16,13 +16,13 @@ enum class weight_order : int { input_output, output_input };
 struct linear_options {
   bool bias = true;
   weight_order order = weight_order::input_output;
-  /// The number of equal pieces of the output, side by side; a column split cuts each of them
-  /// (query, key and value in one matrix have 3 parts).
+  /// The number of equal pieces of the output, side by side. A column split cuts each piece: a
+  /// matrix that computes query, key and value has 3 parts.
   int parts = 1;
   /// The weight starts as normal random numbers of this deviation, the bias as zeros.
   initializer weight = normal(0.02);
-  /// The number of features of the output, if it is more than Out: features after Out are always 0,
-  /// so that the number of ranks can divide the width. 0 means Out.
+  /// The number of features of the output, if it is more than Out. Features after Out are always 0;
+  /// they make the width divisible by the number of ranks. 0 means Out.
   std::size_t padded_to = 0;
 };
 
@@ -56,8 +56,9 @@ struct linear_parameters {
 ///
 /// Shapes: x (rows, In), w (In, Out) or stored as (Out, In), b (Out), y (rows, Out); with
 ///         padded_to, that number of outputs instead of Out.
-/// Moves:  nothing within the layer. Column form: the whole input, a block of the output; row form:
-///         a block of the input, a partial output to which b is added once.
+/// Moves:  nothing within the layer. In the column form a rank has the whole input and a block of
+///         the output. In the row form it has a block of the input and a partial output, to which
+///         one rank adds b.
 ///
 /// Example (tests/reference/names_in_use_test.cpp linear):
 ///     using classifier = plait::nn::linear<10, 2>;                // y = x w + b

@@ -38,7 +38,7 @@ struct lora_parts {
 }  // namespace detail
 
 /// L with frozen parameters, plus x A B * Alpha / Rank, where A and B are trained: a low-rank
-/// update with few parameters. B starts as zeros, so the layer starts equal to L.
+/// update with few parameters. B starts as zeros, so at first the output equals the output of L.
 ///
 /// Parameter names: the names of L, and lora_A.weight and lora_B.weight.
 /// Shapes: x (rows, In), y (rows, Out) as for L; A (Rank, In), B (Out, Rank), as stored.

@@ -19,11 +19,11 @@
 
 namespace plait::nn {
 
-/// The outputs and targets of a row that loss_of_part passes to its loss.
+/// A part of a row: the outputs and targets that loss_of_part passes to its loss.
 struct part_of_row {
   std::size_t outputs = 0;       ///< width of the model's output; 0: the width of the loss
   std::size_t first_output = 0;  ///< index of the first output for the loss
-  std::size_t targets = 0;       ///< real numbers of a row in the data set
+  std::size_t targets = 0;       ///< number of real numbers that the data set has for a row
   std::size_t first_target = 0;  ///< index of the first target for the loss
 };
 
@@ -69,9 +69,10 @@ consteval void check_part() {
 
 }  // namespace detail
 
-/// Applies `Loss` to some outputs of a row and some of its targets, which are real numbers in the
-/// data set. With it, the terms of a sum_of can have targets of different kinds. If Loss takes
-/// classes, the target is a class written as a whole number less than 2^24; NaN does not count.
+/// Applies `Loss` to some outputs and some targets of a row, so that the terms of a sum_of can have
+/// targets of different kinds. The targets are real numbers in the data set. If Loss takes classes,
+/// a target is the number of a class, written as a whole number less than 2^24. A target that is
+/// NaN does not count.
 ///
 /// Shapes: x (rows, outputs), targets (rows, targets).
 /// Moves:  nothing; if Loss takes only some of the outputs, the outputs are whole on every tensor
@@ -116,8 +117,8 @@ struct loss_of_part {
 
   /// Returns the number of targets that count for Loss, or the sum of their weights.
   ///
-  /// Errors: as Loss; input_error for a class that is not a whole number, or that counts and is not
-  ///         below the `classes` of Loss.
+  /// Errors: as Loss; input_error for a class that is not a whole number, and for a class that
+  ///         counts and is not below the `classes` of Loss.
   template <class T>
   static auto count(std::span<T const> targets) {
     decltype(count_of_row(targets)) sum{};
@@ -157,7 +158,7 @@ struct loss_of_part {
     auto operator[](auto slot) const { return all[slot]; }
   };
 
-  /// Returns the outputs and targets that Loss compares.
+  /// Returns the outputs and targets that are passed to Loss.
   static auto own_inputs(auto& ops, auto const& all, auto const& targets, auto const& scratch) {
     return std::pair{outputs_of(ops, all, scratch), targets_of(ops, targets, scratch)};
   }

@@ -12,8 +12,8 @@ namespace plait::nn {
 /// Options of pooling.
 struct pool_options {
   std::size_t kernel = 2;   ///< rows and columns of a window
-  std::size_t stride = 0;   ///< distance between neighbouring windows; 0: the kernel
-  std::size_t padding = 0;  ///< on each side of a map; at most half the kernel
+  std::size_t stride = 0;   ///< distance between neighbouring windows; 0: as large as `kernel`
+  std::size_t padding = 0;  ///< rows and columns on each side of a map; at most half the kernel
 };
 
 namespace detail {
@@ -26,7 +26,7 @@ consteval void check_pool_padding() {
       "at most half of it, as a window needs an element");
 }
 
-/// `Row`: the operation on windows.
+/// A pooling. `Row`: the operation of operation/rows.hpp that reduces each window.
 template <operation::is_row Row, class Image, std::size_t KernelHeight, std::size_t KernelWidth,
           std::size_t Stride, std::size_t Padding>
 struct pooled {
@@ -63,8 +63,8 @@ constexpr std::size_t stride_of(pool_options const& of) {
 
 }  // namespace detail
 
-/// The largest element of each window, as PyTorch's MaxPool2d. The gradient is added to that
-/// element; to the first of equal ones.
+/// The largest element of each window, as PyTorch's MaxPool2d. The gradient of a window is added to
+/// its largest element; if several are equal, to the first.
 ///
 /// Shapes: x (rows, Image::size); y an image of the same channels with
 ///         (height + 2 padding - kernel) / stride + 1 rows.

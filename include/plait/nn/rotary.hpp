@@ -14,11 +14,12 @@
 namespace plait::nn {
 
 /// The method by which the angles of rotary positions grow more slowly, for sequences that are
-/// longer than in the first training; named as Hugging Face's rope_type.
+/// longer than the sequences of the original training. The names are as in Hugging Face's
+/// rope_type.
 enum class rotary_scaling : int {
   none,
   linear,  ///< divides all angles by the factor
-  llama3,  ///< divides slow angles, leaves fast ones, divides those between in part
+  llama3,  ///< divides slow angles by the factor, keeps fast ones, and interpolates between the two
 };
 
 /// Options of rotary, named as rope_theta and the entries of rope_scaling in Hugging Face's
@@ -27,8 +28,8 @@ struct rotary_options {
   std::size_t base = 10000;
   rotary_scaling scaling = rotary_scaling::none;
   nano_fraction factor = fraction(1.0);  ///< with a scaling: `.factor = fraction(8.0)`
-  /// For llama3: the numbers of turns within original_positions up to which an angle is slow, and
-  /// from which on it is fast.
+  /// For llama3: an angle is slow if it makes at most low_frequency_factor turns within
+  /// original_positions, and fast from high_frequency_factor turns on.
   nano_fraction low_frequency_factor = fraction(1.0);
   nano_fraction high_frequency_factor = fraction(4.0);
   std::size_t original_positions = 8192;
@@ -38,14 +39,14 @@ struct rotary_options {
 
 namespace plait::nn::detail {
 
-/// Returns the angle by which pair `pair` of a head's numbers is turned from one position to the
-/// next.
+/// Returns the angle by which a head's pair number `pair` is turned from one position to the next.
 ///
 /// Source: Su et al., "RoFormer", arXiv 2104.09864; llama3 as `_compute_llama3_parameters` of
 ///         Hugging Face's transformers.
 double rotary_rate(rotary_options const& of, std::size_t head_width, std::size_t pair);
 
-/// Fills a table with a row for each position: the cosines of a head's angles, then their sines.
+/// Fills a table with one row for each position. A row has the cosines of a head's angles, followed
+/// by their sines.
 template <std::size_t HeadWidth>
 struct rotary_table {
   double rate[HeadWidth / 2];
@@ -61,7 +62,8 @@ struct rotary_table {
   }
 };
 
-/// Turns the pairs of each head; the second number of a pair is half a head after the first.
+/// Turns each pair of numbers of each head. The second number of a pair follows the first at a
+/// distance of half a head.
 template <std::size_t HeadWidth>
 struct rotary_turn {
   static constexpr std::size_t block = HeadWidth;
@@ -83,7 +85,7 @@ struct rotary_turn {
 namespace plait::nn {
 
 /// Turns pairs of each head's numbers by angles that grow with the position, so that the product of
-/// a query and a key depends on their distance. It is applied to queries and keys in front of an
+/// a query and a key depends on their distance. It is applied to the queries and keys of an
 /// attention. A number is paired with the number half a head after it, as in Hugging Face's models.
 ///
 /// Angles are computed in double, and their sines are rounded once, to the type in which sums are
@@ -119,8 +121,8 @@ struct rotary {
   using output = features<Width>;
   using table = slot<"table", 0, Sequence * HeadWidth, slot_element::accumulate>;
   using scratch = plait::scratch<table>;
-  // Set for this form only: heads that the number of ranks does not divide, such as key heads that
-  // several ranks read, are turned by all ranks.
+  // A form that cuts features must cut whole heads. If the number of ranks does not divide the
+  // heads, as with key heads that several ranks read, all ranks turn all heads.
   using whole_heads = units_of<Width / (HeadWidth == 0 ? 1 : HeadWidth)>;
   using forms = plait::forms<whole,
                              form<"features", shard<dim::features>, shard<dim::features>,

@@ -19,7 +19,8 @@ struct scale {
   using input = features<Width>;
   using output = features<Width>;
   using forms = plait::forms<whole, by_features, by_sequence<>, form<"summands", partial, partial>>;
-  // Only memory traffic: this layer is no reason to cut a value that a neighbour needs whole.
+  // The layer takes time only to read and write memory, so it gives the planner no reason to cut a
+  // value that a neighbouring layer needs whole.
   static constexpr double flops_per_row = 0;
   static constexpr aliasing may_alias{.forward = true, .backward = true};
 

@@ -20,7 +20,8 @@ struct columns_from {
     return x[at.column + first];
   }
 };
-/// The gradient of the slice: x[c] = y[c - first] for `count` columns, 0 for the others.
+/// The gradient of the slice: x[c] = y[c - first] for `count` columns from `first` on, and 0 in all
+/// other columns.
 struct columns_at {
   static constexpr bool is_linear = true;
   std::size_t first, count;

@@ -8,8 +8,8 @@
 
 namespace plait::nn {
 
-/// down_proj(silu(gate_proj(x)) * up_proj(x)), the gated layer of Llama's blocks, with the names of
-/// Hugging Face's files.
+/// down_proj(silu(gate_proj(x)) * up_proj(x)): the gated feed-forward layer of Llama, with the
+/// parameter names of Hugging Face's files.
 ///
 /// Shapes: x, y (rows, Width); gate_proj, up_proj (Hidden, Width), down_proj (Width, Hidden).
 /// Moves:  on tensor ranks, Hidden is cut; one all_reduce of the output.

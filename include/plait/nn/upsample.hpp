@@ -40,7 +40,8 @@ struct upsample {
   using forms = plait::forms<whole, form<"channels", shard<dim::features>, shard<dim::features>>,
                              by_sequence<>, form<"summands", partial, partial>>;
   static constexpr std::size_t units = Image::channels;
-  // Only memory traffic: this layer is no reason to cut a value that a neighbour needs whole.
+  // The layer takes time only to read and write memory, so it gives the planner no reason to cut a
+  // value that a neighbouring layer needs whole.
   static constexpr double flops_per_row = 0;
 
   struct nearest {

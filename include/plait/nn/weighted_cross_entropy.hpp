@@ -34,7 +34,8 @@ struct weights_table<class_weights<Weights...>> {
   }
 };
 
-/// Computes the term of a row from the result of ops.cross_entropy_terms.
+/// Computes the term of a row from the sums of ops.cross_entropy_terms and the weight of the row's
+/// class.
 template <class Weights>
 struct weighted_term {
   std::int32_t ignored;
