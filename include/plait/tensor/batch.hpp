@@ -13,18 +13,18 @@
 
 namespace plait::ext {
 
-/// The description of a sequence of batches; a trainer checks that it is equal on all ranks.
+/// A description of a sequence of batches. A trainer checks that all ranks have the same one.
 struct batch_description {
   std::uint64_t number = 0;  ///< number of this sequence on its rank, see rank_handle::next_batches
   std::uint64_t seed = 0;
-  std::size_t samples = 0;   ///< number in a global batch
+  std::size_t samples = 0;   ///< number of samples in a global batch
   std::size_t data_set = 0;  ///< number of samples in the data set
   bool is_shuffled = false, keeps_last = false;
   std::uint64_t content = 0;    ///< loader::fingerprint of the data set
   std::string text{};           ///< the data set's description of itself; may be empty
   bool for_evaluation = false;  ///< if true, nothing is random
   bool is_random = false;       ///< true if inputs differ from epoch to epoch
-  std::uint64_t step = 0;       ///< step of the batch that is in the memory now
+  std::uint64_t step = 0;       ///< step of the batch that the memory contains now
 };
 
 /// Consecutive samples in an order of samples: the indices `first` to `first + count - 1`.
@@ -35,9 +35,9 @@ struct sample_slice {
   friend constexpr bool operator==(sample_slice, sample_slice) = default;
 };
 
-/// Returns the share of rank `rank` in `count` samples, which are divided into pieces that differ
-/// by at most one sample, longer pieces first: 10 samples on 4 ranks are 3, 3, 2 and 2. `together`:
-/// this many consecutive samples stay together, and pieces differ by at most one such group.
+/// Returns the share of rank `rank` in `count` samples. The samples are divided into consecutive
+/// pieces that differ by at most one sample, longer pieces first: 10 samples on 4 ranks are 3, 3, 2
+/// and 2. If `together` is more than 1, groups of so many consecutive samples are divided instead.
 constexpr sample_slice share_of_samples(std::size_t count, int rank, int ranks,
                                         std::size_t together = 1) {
   if (together > 1) {
@@ -65,19 +65,20 @@ template <class Memory>
 struct device_batch {
   using memory = Memory;
 
-  std::uint64_t step = 0;   ///< step to which it belongs, see batch_range::at
-  std::size_t samples = 0;  ///< in one microbatch on this data rank
+  std::uint64_t step = 0;   ///< step to which the batch belongs, see batch_range::at
+  std::size_t samples = 0;  ///< number of samples in one microbatch on this data rank
   std::size_t sequence = 1;
   int microbatches = 1;
-  /// The number of slices of the global batch if each microbatch is one slice; else 0.
+  /// The number of slices of the global batch if each microbatch is one slice (see `reproducible`);
+  /// else 0.
   int slices = 0;
   int first_slice = 0;  ///< number of the slice that is the first microbatch
   /// The number of consecutive samples of the global batch that stay on one rank and in one
   /// microbatch.
   std::size_t together = 1;
   std::size_t first_sample = 0;  ///< index within the global batch of this data rank's first sample
-  /// The number of places of the global batch without a sample: in the last batch of an epoch, if
-  /// it is kept.
+  /// The number of places of the global batch that have no sample. Only the last batch of an epoch
+  /// has such places.
   std::size_t missing_samples = 0;
   std::byte* inputs = nullptr;
   std::size_t input_stride_bytes = 0;
@@ -88,12 +89,12 @@ struct device_batch {
   ext::value_info target{ext::value_kind::tokens, 1};  ///< kind and width of the targets, per row
   std::size_t target_bytes = sizeof(std::int32_t);
   double* weights = nullptr;  ///< weights of rows, for all microbatches; null if all are 1
-  // Copies in host memory.
+  // Copies of the batch in host memory.
   void const* host_inputs = nullptr;
   void const* host_targets = nullptr;
   double const* host_weights = nullptr;
-  std::size_t const* sample_numbers = nullptr;  ///< numbers in the data set, for messages
-  double waited = 0;                            ///< seconds of waiting for the samples
+  std::size_t const* sample_numbers = nullptr;  ///< indices in the data set, for messages
+  double waited = 0;  ///< seconds for which the loader waited for the samples
   /// The description that all batches in this memory share.
   ext::batch_description const* description = nullptr;
 
@@ -112,9 +113,9 @@ struct device_batch {
   [[nodiscard]] std::size_t places() const {
     return samples * static_cast<std::size_t>(microbatches);
   }
-  /// The number of samples that a microbatch of data rank `rank` of `ranks` has, in the first of
-  /// its places. If microbatches are slices, the samples are divided among slices, else among
-  /// ranks.
+  /// The number of samples in a microbatch of data rank `rank` of `ranks`. They are in the first
+  /// places of the microbatch. If microbatches are slices, the samples are divided among slices,
+  /// else among ranks.
   [[nodiscard]] std::size_t samples_in(int microbatch, int rank, int ranks) const {
     if (slices > 0) return slice_of(microbatch).count;
     auto const mine =
@@ -154,9 +155,9 @@ struct device_batch {
 
 namespace plait::ext {
 
-/// A batch whose inputs are `Element` and whose targets are `Target` (std::int32_t for tokens and
-/// classes); `plait::batches` returns it. The trainer compares the types with the job's when it is
-/// compiled, and the rest at run time.
+/// A batch with inputs of type `Element` and targets of type `Target` (std::int32_t for tokens and
+/// classes); `plait::batches` returns it. A trainer compares these types with the job's at compile
+/// time, and the other properties of the batch at run time.
 template <class Memory, class Element, class Target = std::int32_t>
 struct batch_of : device_batch<Memory> {
   using element = Element;
@@ -167,8 +168,8 @@ struct batch_of : device_batch<Memory> {
 
 namespace plait::detail {
 
-/// Checks that a trainer's argument is a batch that fits. `Element` and `Target`: the types that
-/// the job takes; void for a job without targets.
+/// Checks that the argument of a trainer is a batch of the job's types. `Element` and `Target`: the
+/// types that the job takes; Target is void for a job without targets.
 template <class Batch, class Memory, class Element, class Target>
 consteval bool check_batch() {
   static_assert(

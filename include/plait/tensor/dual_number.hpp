@@ -141,7 +141,7 @@ struct dual_number {
   PLAIT_IN_LOOPS PLAIT_HOST_DEVICE friend dual_number fmin(dual_number a, dual_number b) {
     return b.value < a.value ? b : a;
   }
-  // A constant exponent adds no term, so that the base need not be positive.
+  // If the exponent is a constant, its slope adds no term, so the base need not be positive.
   PLAIT_IN_LOOPS PLAIT_HOST_DEVICE friend dual_number pow(dual_number a, dual_number b) {
     T const y = std::pow(a.value, b.value);
     T slope = a.slope == 0 ? T{0} : a.slope * b.value * std::pow(a.value, b.value - 1);
@@ -157,13 +157,13 @@ namespace plait::functions {
 
 using ext::dual_number;
 
-/// The derivative of a function, computed from the function itself: f'(x) dy for one operand, or
-/// for several operands the derivative with respect to operand `By`, times dy. It takes one pass
-/// over the operands and dy.
+/// The derivative of a function, computed from the function itself. For a function of one operand
+/// it is f'(x) dy; for a function of several operands it is the derivative with respect to operand
+/// `By`, times dy. A device computes it in one pass over the operands and dy.
 ///
-/// If the function has a member `slope`, it is called with the operands instead of the function: a
-/// hand-written derivative that is shorter or more exact. Otherwise the function's call operator is
-/// called with dual numbers, so it must be a template. The derivative is linear in dy.
+/// If the function has a member `slope`, which is a derivative written by hand, `slope` is called
+/// with the operands. Otherwise the function's call operator is called with dual numbers, so it
+/// must be a template. The derivative is linear in dy.
 ///
 /// Example (tests/reference/names_in_use_test.cpp derivative_of):
 ///     template <class T>

@@ -9,12 +9,13 @@
 #include "plait/core/macros.hpp"
 #include "plait/tensor/dual_number.hpp"
 
-/// Function objects for element-wise operations, and their building blocks; for all devices.
+/// Function objects for element-wise operations on all devices, and the functions that they are
+/// built from.
 namespace plait::functions {
 
-/// Returns `condition ? yes : no`, by bit operations. Compilers do not turn them back into a
-/// branch, which would keep the enclosing loop from being vectorised (floating-point operations may
-/// trap).
+/// Returns `condition ? yes : no`, computed by bit operations. Compilers would make a branch of the
+/// conditional operator, because floating-point operations may trap, and would then not vectorise
+/// the enclosing loop.
 template <class T>
 PLAIT_IN_LOOPS PLAIT_HOST_DEVICE constexpr T choose(bool condition, T yes, T no) {
 #if defined(__CUDA_ARCH__)
@@ -26,9 +27,9 @@ PLAIT_IN_LOOPS PLAIT_HOST_DEVICE constexpr T choose(bool condition, T yes, T no)
 #endif
 }
 
-/// Returns a b + c, rounded once if the processor has an instruction for that (x86 with FMA, ARM64,
-/// GPUs), else twice. It is explicit, so that the bits do not depend on which operations a compiler
-/// fuses.
+/// Returns a b + c. It is rounded once if the processor has a fused multiply-add (x86 with FMA,
+/// ARM64, GPUs), else twice. The function is explicit, so that the bits of results do not depend on
+/// which operations a compiler fuses.
 PLAIT_IN_LOOPS PLAIT_HOST_DEVICE float multiply_add(float a, float b, float c) {
 #if defined(__FMA__) || defined(__ARM_FEATURE_FMA) || defined(__CUDA_ARCH__)
   return __builtin_fmaf(a, b, c);
@@ -82,7 +83,7 @@ PLAIT_IN_LOOPS PLAIT_HOST_DEVICE float exponential(float x) {
 #endif
 }
 
-/// Chooses between two numbers with their derivatives.
+/// Returns `condition ? yes : no` for numbers with their derivatives.
 template <class T>
 PLAIT_IN_LOOPS PLAIT_HOST_DEVICE constexpr dual_number<T> choose(bool condition, dual_number<T> yes,
                                                                  dual_number<T> no) {

@@ -14,7 +14,7 @@ namespace plait::ext {
 /// The tag by which a type declares itself a kind of memory: `using concept_tag = memory_tag;`.
 struct memory_tag {};
 
-/// Ordinary memory of the process. Devices of other backends have their own types, so that a host
+/// Memory of the process on the host. Other backends have their own types of memory, so that a host
 /// pointer is never passed to a device by mistake.
 struct host_memory {
   using concept_tag = memory_tag;
@@ -24,8 +24,8 @@ struct host_memory {
 
 namespace plait {
 
-/// A tensor as a layer's body sees it: the local block of a matrix, with its placement on the
-/// tensor axis in its type.
+/// A tensor that a layer's function receives: this rank's block of a matrix, with its placement on
+/// the tensor axis as a part of the type.
 ///
 /// In a view, `shard<0>` means that the ranks hold blocks of the rows (positions, or rows of a
 /// parameter), and `shard<1>` blocks of the columns (features). For example, with 4 tensor ranks
@@ -43,8 +43,8 @@ struct view {
 
   [[nodiscard]] constexpr std::size_t count() const { return rows * columns; }
 
-  /// Converts to a read-only view; it is a template, since nvcc warns of a conversion to the own
-  /// type.
+  /// Converts to a read-only view. It is a template, because nvcc warns of a conversion to the
+  /// view's own type.
   template <class Other>
     requires(!std::is_const_v<T> && std::is_same_v<Other, T const>)
   constexpr operator view<Other, At, Memory>() const {  // NOLINT: implicit, as for pointers
@@ -77,12 +77,12 @@ constexpr ext::transposed_view<view<T, At, Memory>> transposed(view<T, At, Memor
   return {what};
 }
 
-/// A result to which an element-wise function is applied at once: `of` receives the values and
-/// `mapped` receives f of them, or f(kept, value) if f takes two operands.
+/// A result to which an element-wise function f is applied in the kernel that computes it. `of`
+/// receives the values, and `mapped` receives f(value), or f(kept, value) if f takes two operands.
 ///
-/// A layer with `takes_epilogue` gets one in place of y or dx if the next step is such a function,
-/// and passes it to the product that writes the result. The function is then part of the product's
-/// kernel.
+/// A layer with `takes_epilogue` gets a mapped_view in place of y or dx if the next operation is
+/// such a function, and passes it to the product that writes y or dx. The function then runs in the
+/// product's kernel.
 template <class View, class Function, class Kept = void>
 struct mapped_view {
   static constexpr placement at = View::at;
@@ -112,12 +112,14 @@ struct token_view {
 
 namespace plait::ext {
 
-/// A result to which another matrix is added at once: `sum` receives of + added. `sum` may share
-/// the memory of `of` and, for an operation other than a product, the memory of `added`.
+/// A result to which another matrix is added in the kernel that computes it: `sum` receives `of` +
+/// `added`. `sum` may share the memory of `of` and, for an operation other than a product, the
+/// memory of `added`.
 ///
-/// A layer with `takes_sum` gets one in place of dx if a residual begins in front of it, and a
-/// layer with `takes_epilogue` gets one in place of y if a residual ends after it. The layer passes
-/// it to the operation that writes dx or y. The contents of `of` are undefined afterwards.
+/// A layer with `takes_sum` gets a summed_view in place of dx if it is the first layer of a
+/// residual, and a layer with `takes_epilogue` gets one in place of y if it is the last layer of a
+/// residual. The layer passes it to the operation that writes dx or y. The contents of `of` are
+/// undefined afterwards.
 template <class View>
 struct summed_view {
   static constexpr placement at = View::at;
@@ -125,14 +127,14 @@ struct summed_view {
   View of, added, sum;
 };
 
-/// Returns the placement of an activation in a view: blocks of positions are rows, blocks of
-/// features are columns.
+/// Returns the placement that the view of an activation has: a block of positions is a block of
+/// rows, a block of features is a block of columns.
 constexpr placement view_placement_of_value(placement at) {
   if (!is_shard(at)) return at;
   return at.index == dim::features ? placement{at.kind, 1, at.parts} : placement{at.kind, 0, 1};
 }
 
-/// Returns the placement of a parameter in a view: a vector is one row.
+/// Returns the placement that the view of a parameter has. The view of a vector has one row.
 constexpr placement view_placement_of_parameter(placement at, int rank) {
   if (!is_shard(at)) return at;
   return rank == 1 ? placement{at.kind, 1, at.parts} : at;
