@@ -8,21 +8,21 @@
 
 namespace plait::operation {
 
-/// The name of an operand, as a part of a row's text.
+/// The name of an operand, as a part of an operation's text.
 struct operand_name {
   char const* begin;
   int size;
 };
 
-/// An operation for which devices have kernels, as one literal: its name, used in errors and
-/// profilers, and the indices of its operands. From the indices follow the placements and shapes
-/// that operands may have, and the memory that a device reads and writes. For example,
+/// A declaration of an operation for which devices have kernels: its name, used in errors and
+/// profilers, and the indices of its operands. The placements and shapes that operands may have,
+/// and the memory that a device reads and writes, follow from the indices. For example,
 /// row{"matmul", "a(m k), b(k n) -> out(m n); linear each", 2} is a matrix product with 2 FLOPs for
 /// each combination of m, k and n.
 struct row {
   char const* name;
   char const* text;              ///< indices, in the notation of `signature`
-  double flops = 0;              ///< per element of the iteration space, for flops_per_row
+  double flops = 0;              ///< FLOPs per element of the iteration space, for flops_per_row
   char const* others = nullptr;  ///< alternative indices that also fit; null if none
 
   // NOLINTNEXTLINE: implicit, as a row represents its indices
@@ -38,17 +38,17 @@ struct row {
   }
 };
 
-/// Judges the placements by the row's indices and by its alternative indices.
+/// Judges placements of operands by the row's indices and by its alternative indices.
 constexpr judgment judge(row const& of, placement const* at) {
   judgment const first = judge(signature::of(of.text), at);
   if (first.what == misplacement::none || of.others == nullptr) return first;
   judgment const other = judge(signature::of(of.others), at);
-  // If both fail, the indices that accept more operands were probably meant, so their fault is
-  // returned.
+  // If neither fits, the result is the fault of the indices that accept more operands, as they were
+  // probably meant.
   return other.what == misplacement::none || other.operand > first.operand ? other : first;
 }
 
-/// A type that represents an operation.
+/// A type that represents an operation in calls and as a template argument.
 ///
 /// Syntax:  R::is, the row; R::adjoints, an adjoints_of<...>, if layers need its gradients.
 /// Meaning: a queue executes the operation by run(R{}, operands..., numbers...), with operands in
@@ -58,17 +58,18 @@ concept is_row = requires {
   { R::is } -> std::same_as<row const&>;
 };
 
-/// The indices of a row, parsed once.
+/// The indices of an operation, parsed once.
 template <is_row R>
 inline constexpr signature indices_of = signature::of(R::is.text);
 
-/// The rows that compute the gradients of an operation. They bind operands by name: "x" is the
-/// operand x of the operation, "dy" the gradient of its result y, and "dx", which they write, the
-/// gradient of x.
+/// The operations that compute the gradients of an operation. They find their operands by name: "x"
+/// is the operand x of the operation, "dy" is the gradient of its result y, and "dx", which they
+/// write, is the gradient of x.
 template <is_row... Rows>
 struct adjoints_of {};
 
-/// For each dimension of each operand, an earlier operand that has the same index.
+/// The lengths of operands' dimensions: for each dimension, an earlier operand's dimension that has
+/// the same index.
 struct shape_rule {
   struct length {
     int operand = -1;  ///< -1: the length is `parts`; -2: no earlier operand has the index

@@ -3,10 +3,10 @@
 
 #include "plait/operation/row.hpp"
 
-/// One type for each operation, with its row. A queue has a function run(row, operands...,
-/// numbers...) for each row for which its device has a kernel; host_queue defines which numbers
-/// follow the operands. No queue has the convolutions: run/convolution.hpp computes them by patches
-/// and products.
+/// One type for each operation; its member `is` is the declaration (row) of the operation. A queue
+/// has a function run(row, operands..., numbers...) for each operation for which its device has a
+/// kernel; host_queue defines which numbers follow the operands. No queue has the convolutions:
+/// run/convolution.hpp computes them by patches and products.
 namespace plait::operation {
 
 // ---- Memory -------------------------------------------------------------------------------------
@@ -18,7 +18,8 @@ struct fill {
 struct copy_bytes {
   static constexpr row is{"copy_bytes", "from(1 c) -> to(1 c)"};
 };
-/// Copies rows with strides between them; rows of two operands may alternate in memory.
+/// Copies rows that are not contiguous in memory. The rows of the two operands may alternate in
+/// memory.
 struct copy_blocks {
   static constexpr row is{"copy_blocks", "from(r c) -> to(r c)"};
 };
@@ -50,7 +51,7 @@ struct accumulate_column_sums {
 struct add_row {
   static constexpr row is{"add_row", "row(1 c) -> +y(r c); linear all"};
 };
-/// sums[c] += the sum over the rows r of f(a[r][c], b[r][c]).
+/// sums[c] += the sum of f(a[r][c], b[r][c]) over all rows r.
 struct accumulate_columns {
   static constexpr row is{"accumulate_columns", "a(r c), b(r c) -> +sums(1 c)"};
 };
@@ -61,11 +62,11 @@ struct accumulate_columns {
 struct map {
   static constexpr row is{"map", "->"};
 };
-/// y = f(indices of the element, row of each operand...), element by element.
+/// y = f(place of the element, pointer to the row of each operand...), element by element.
 struct map_at {
   static constexpr row is{"map_at", "->"};
 };
-/// f(columns, row of each operand...), for each row.
+/// Calls f(columns, pointer to the row of each operand...) for each row.
 struct rows {
   static constexpr row is{"rows", "->"};
 };
@@ -82,7 +83,7 @@ struct layer_norm_backward_parameters {
       "layer_norm_backward_parameters",
       "dy(r c), x(r c), #statistics(r 21) -> +dgamma(1 c), +dbeta(1 c); linear first"};
 };
-/// Computes both gradients in one pass over dy and x.
+/// Computes the gradients of x and of the parameters in one pass over dy and x.
 struct layer_norm_backward {
   static constexpr row is{"layer_norm_backward",
                           "dy(r c), x(r c), #statistics(r 21), gamma(1 c) -> dx(r c), "
@@ -131,8 +132,8 @@ struct gather_rows {
   static constexpr row is{"gather_rows", "#ids(r 1), table(v c) -> out(r c); linear all", 1};
   using adjoints = adjoints_of<scatter_add_rows>;
 };
-/// The table has a row for each position. Its row index is 1 if all ranks hold the whole table, or
-/// r if it is cut like the positions.
+/// The table has a row for each position. In the first indices all ranks hold the whole table; in
+/// the alternative indices the table is cut as the positions are.
 struct accumulate_positions {
   static constexpr row is{"accumulate_positions", "dy(r c) -> +dtable(1 c); linear all; part", 0,
                           "dy(r c) -> +dtable(r c); linear all"};
@@ -145,8 +146,8 @@ struct add_positions {
 
 // ---- Attention ----------------------------------------------------------------------------------
 
-/// Attention with query, key and value side by side in one matrix; heads are declared parts of the
-/// features h.
+/// Attention with query, key and value side by side in one matrix. The heads are declared as parts
+/// of the features h.
 struct attention_side_by_side_backward {
   static constexpr row is{
       "attention_side_by_side_backward",
@@ -157,8 +158,8 @@ struct attention_side_by_side {
                           "qkv(r 3h) -> out(r h), #log_sum(r h); whole r; part"};
   using adjoints = adjoints_of<attention_side_by_side_backward>;
 };
-/// Attention with query, key and value as separate matrices; each rank has whole heads, or ranks
-/// share a head of key and value.
+/// Attention with query, key and value as separate matrices. Each rank has whole heads, or several
+/// ranks read one head of key and value.
 struct attention_backward {
   static constexpr row is{"attention_backward",
                           "q(r h), k(s h), v(s h), out(r h), #log_sum(r h), dout(r h) -> dq(r h), "
@@ -216,7 +217,7 @@ struct gather_patches {
 struct add_patches {
   static constexpr row is{"add_patches", "patches(p q) -> +x(s i); part"};
 };
-/// to[b][a] = from[a][b], where elements are blocks.
+/// to[b][a] = from[a][b], a transposition whose elements are blocks.
 struct exchange_blocks {
   static constexpr row is{"exchange_blocks", "from(a b) -> to(b a); part"};
 };
@@ -312,7 +313,7 @@ struct adamw {
 struct sgd {
   static constexpr row is{"sgd", "numbers(1 1) -> +arena(1 c); part"};
 };
-/// average = decay average + (1 - decay) x; does nothing if *scale is NaN.
+/// average = decay * average + (1 - decay) * x; does nothing if *scale is NaN.
 struct average {
   static constexpr row is{"average", "scale(1 1), x(1 c) -> +average(1 c)"};
 };
@@ -324,8 +325,8 @@ struct sums_of_squares {
 struct divide {
   static constexpr row is{"divide", "count(1 1) -> out(1 1)"};
 };
-/// *norm = the root of the sum of `squares`, added in their order. *factor = the number that scales
-/// a vector of that norm to at most a limit; it is NaN if the norm is not finite.
+/// *norm = the square root of the sum of `squares`, added in their order. *factor = the number that
+/// scales a vector of this norm to at most a limit; it is NaN if the norm is not finite.
 struct clip {
   static constexpr row is{"clip", "squares(1 c) -> norm(1 1), factor(1 1)"};
 };

@@ -6,18 +6,20 @@
 
 #include "plait/placement/placement.hpp"
 
-/// Operations described by the indices of their operands, and the placements that follow from them.
+/// The indices of an operation's operands, and the placements of operands that follow from the
+/// indices.
 ///
 /// An operation on matrices is written as the indices of its operands, as in einsum: "m k, k n -> m
 /// n" is the matrix product. An index that all operands share is mapped over, and an index that no
 /// result has is summed over. From this follows how ranks may divide the operation: they cut one
-/// index, in every operand that has it, and share the operands that lack it. A product that is cut
-/// along k leaves summands, since k is summed over; a product that is cut along n needs all of the
-/// first operand on each rank. docs/design/operation.md has the notation and the derivation.
+/// index, in every operand that has it, and each rank has all of the operands that lack the index.
+/// A product that is cut along k leaves a summand on each rank, because k is summed over; a product
+/// that is cut along n needs all of the first operand on each rank. docs/design/operation.md has
+/// the notation and the derivation.
 namespace plait::operation {
 
-/// The operands that may be partial: applied to a rank's summand, the operation gives a summand of
-/// the result.
+/// The operands in which an operation is linear. They may be partial: applied to a rank's summand,
+/// the operation gives a summand of the result.
 enum class linearity : int {
   none,
   in_first,  ///< linear in the first operand, for each value of the others
@@ -26,8 +28,9 @@ enum class linearity : int {
   in_all,    ///< linear in all operands together: a sum
 };
 
-/// One of the two dimensions of an operand: the index that runs along it ('1' if it has a single
-/// element), and the number of equal parts, side by side, in each of which the index runs.
+/// One of the two dimensions of an operand. `index` is the index that runs along it, or '1' if it
+/// has a single element. `parts` is the number of equal pieces of the dimension, side by side; the
+/// index runs over each piece.
 struct dimension {
   char index = '1';
   int parts = 1;
@@ -37,7 +40,7 @@ struct dimension {
 struct operand {
   dimension rows, columns;
   bool is_written = false;
-  bool is_added_to = false;  ///< written, and its previous values count
+  bool is_added_to = false;  ///< the result is added to the previous values
   bool is_constant = false;  ///< has no gradient, as labels and saved statistics
 };
 
@@ -63,7 +66,7 @@ struct signature {
 
   operand operands[most_operands] = {};
   int count = 0;
-  std::uint32_t whole = 0;    ///< a bit for each index that each rank needs whole
+  std::uint32_t whole = 0;    ///< a bit for each index that must not be cut
   std::uint32_t maximum = 0;  ///< a bit for each index over which the result is a maximum
   linearity linear = linearity::none;
   bool in_place = false;  ///< a result may share the memory of an operand with the same indices
@@ -75,7 +78,8 @@ struct signature {
       throw "an operand stands before '->' and after it";
   }
 
-  /// Reads a text that is not a constant, or that has no operand on one side of "->".
+  /// Reads the text of an operation. The text need not be a constant, and it may have no operand on
+  /// one side of "->".
   /// Errors: throws a text that says what is wrong.
   static constexpr signature of(char const* text) {
     signature out;
@@ -93,14 +97,14 @@ struct signature {
     return out;
   }
 
-  /// Returns the rows (0) or the columns (1) of an operand.
+  /// Returns a dimension of an operand: 0 is the rows, 1 the columns.
   [[nodiscard]] constexpr dimension const& dimension_of(int number, int which) const {
     return which == 0 ? operands[number].rows : operands[number].columns;
   }
 
   /// Returns the bit of a letter.
   static constexpr std::uint32_t bit(char letter) { return std::uint32_t{1} << (letter - 'a'); }
-  /// Returns true if the index of a dimension is among letters, each of which is a bit.
+  /// Returns true if the index of a dimension is in a set of letters, given as a bit mask.
   static constexpr bool holds(std::uint32_t letters, dimension const& of) {
     return of.index != '1' && (letters & bit(of.index)) != 0;
   }
@@ -115,7 +119,7 @@ struct signature {
     while (*text == ';') read_kind(++text);
     if (*text != 0) throw "after what is written, and after a kind, stands ';' or nothing";
   }
-  /// Reads operands and the commas between them.
+  /// Reads a list of operands that are separated by commas.
   constexpr void read_operands(char const*& text, bool written) {
     skip_spaces(text);
     bool const has_any = *text != 0 && *text != '-' && *text != ';';
@@ -167,7 +171,7 @@ struct signature {
     return false;
   }
   static constexpr bool ends_word(char next) { return next == ' ' || next == ';' || next == 0; }
-  /// Returns true, and moves past the word, if the text continues with it.
+  /// Returns true if the text continues with a word, and moves `text` past the word.
   static constexpr bool takes(char const*& text, char const* word) {
     char const* after = text;
     for (; *word != 0; ++word, ++after)
@@ -209,32 +213,32 @@ struct signature {
   }
 };
 
-/// Returns the placement of an operand if the operation is cut along `index`; `replicate` if the
-/// operand lacks the index. `parts`: the number of parts into which the index itself is divided.
+/// Returns the placement that an operand has if the operation is cut along `index`: a shard, or
+/// `replicate` if the operand lacks the index. `parts`: the number of pieces of the index itself.
 constexpr placement placement_in_cut(operand const& of, char index, int parts) {
   if (of.rows.index == index) return {ext::placement_kind::shard, 0, of.rows.parts * parts};
   if (of.columns.index == index) return {ext::placement_kind::shard, 1, of.columns.parts * parts};
   return replicate;
 }
 
-/// The reasons why the operands of an operation may not be placed as they are.
+/// The reasons why an operation cannot run on operands with the given placements.
 enum class misplacement : int {
   none,
-  cut_of_whole,   ///< an index is cut that each rank needs whole
+  cut_of_whole,   ///< an index is cut that must be whole on each rank
   cut_otherwise,  ///< an operand is cut along a single row or column, or in other parts than its
                   ///< own
-  unlike_cut,     ///< an operand does not follow the cut of another operand
-  unreduced,      ///< a result that lacks the cut index is not placed as the ranks' sum or maximum
-  mixed,          ///< operands are whole, some invariant and some replicate
+  unlike_cut,     ///< an operand is not placed as the cut of another operand requires
+  unreduced,    ///< a result lacks the cut index, but is not declared as the ranks' sum or maximum
+  mixed,        ///< no operand is cut, but some are invariant and some replicate
   of_summands,  ///< an operand is partial, but the operation is not linear in it, or other operands
                 ///< do not fit
   not_summed    ///< a result of summands is not partial
 };
 
-/// The placement of an argument that is not placed, such as labels; no operand has it.
+/// A value for arguments without a placement, such as labels. No placement of an operand equals it.
 inline constexpr placement unplaced{ext::placement_kind::only, -1};
 
-/// The result of judge(): the reason, and the first operand at fault.
+/// The result of judge(): the reason, and the first operand that is wrong.
 struct judgment {
   misplacement what = misplacement::none;
   int operand = 0;
@@ -245,8 +249,8 @@ struct judgment {
 /// results form results of these placements, and if the same holds for the gradients, in the dual
 /// placements.
 ///
-/// There are three ways: all operands are whole and all ranks do the same; the operands in which
-/// the operation is linear are partial; or one index is cut.
+/// There are three ways to be sound: all operands are whole and all ranks do the same work; the
+/// operands in which the operation is linear are partial; or one index is cut.
 constexpr judgment judge(signature const& of, placement const* at) {
   using enum misplacement;
   int first_cut = -1, first_sum = -1, reads = 0, sums = 0, first = -1, last = 0;
@@ -271,7 +275,7 @@ constexpr judgment judge(signature const& of, placement const* at) {
       if (at[i] == unplaced) continue;
       placement const cut =
           placement_in_cut(of.operands[i], along.index, at[first_cut].parts / along.parts);
-      // A result that lacks the index is reduced over it.
+      // A result that lacks the cut index is a summand (or a maximum) on each rank.
       bool const reduces = cut == replicate && of.operands[i].is_written;
       if (reduces && at[i] != (is_maximum ? partial_max : partial)) return {unreduced, i};
       bool const is_shared = of.operands[i].is_constant && cut == replicate && ext::is_whole(at[i]);
