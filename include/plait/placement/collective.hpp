@@ -6,7 +6,8 @@
 namespace plait::ext {
 
 /// A communication in which the ranks of a group exchange data. Communicators implement all except
-/// reduce, scatter and gather, which are in the table of transitions as the adjoints of other rows.
+/// reduce, scatter and gather; the transition table contains these three because they are the
+/// adjoints of other transitions.
 enum class collective : int {
   none = -1,
   all_reduce,
@@ -28,9 +29,9 @@ inline constexpr int collective_count = int(collective::gather) + 1;
 /// The operation by which a reduction combines the values of the ranks.
 enum class reduction { sum, max };
 
-/// A change of placement that a rank makes with its own part of a value, without communication.
+/// A change of placement that a rank makes in its own memory, without communication.
 enum class local_move : int {
-  none,           ///< the local values stay; only the type changes
+  none,           ///< the local values do not change; only the placement in the type changes
   slice,          ///< each rank keeps its own block
   zero_pad,       ///< each rank puts its block into zeros of the full extent
   mask,           ///< rank 0 keeps its value, the others hold zeros
@@ -38,7 +39,7 @@ enum class local_move : int {
   zero_elsewhere  ///< rank k keeps its value, the others hold zeros
 };
 
-/// The operation of a row of the table: a collective, or a local move.
+/// The operation of a transition: a collective, or a local move.
 struct row_operation {
   local_move here = local_move::none;
   collective sent = collective::none;
@@ -55,12 +56,13 @@ struct row_operation {
 /// The all_reduce that leaves the greatest of the ranks' values on every rank.
 inline constexpr row_operation all_reduce_max{collective::all_reduce, reduction::max};
 
-/// Returns true if the operation needs other ranks.
+/// Returns true if the operation exchanges data between ranks.
 [[nodiscard]] constexpr bool communicates(row_operation moves) {
   return moves.sent != collective::none;
 }
 
-/// Returns true if the operation works in place, so that a layer's body may ask for it.
+/// Returns true if the result replaces the operand in its memory, so that a layer's body may call
+/// the operation.
 [[nodiscard]] constexpr bool reduces_in_place(row_operation moves) {
   return moves.sent == collective::all_reduce;
 }

@@ -10,20 +10,22 @@ namespace plait::ext {
 
 /// The way in which the ranks along one mesh axis hold a value.
 ///
-/// `replicate` and `invariant` are equal in memory. They differ in the gradient: p different uses
-/// of a replicated value leave p summands, which must be reduced; a computation that p ranks repeat
-/// on an invariant value leaves the complete gradient on each. For example, a bias that 4 data
-/// ranks add to different rows is replicate, since each rank has the gradient of its own rows only;
-/// a bias that 4 tensor ranks add to the same rows is invariant.
+/// `replicate` and `invariant` are equal in memory. They differ in the gradient. If p ranks use a
+/// replicated value for different work, each has a summand of the gradient, and the summands must
+/// be reduced. If p ranks repeat the same work on an invariant value, each has the complete
+/// gradient. For example, a bias that 4 data ranks add to different rows is replicate, because each
+/// rank has the gradient of its own rows only; a bias that 4 tensor ranks add to the same rows is
+/// invariant.
 enum class placement_kind : int {
-  replicate,    ///< equal on all ranks, and each rank uses it for different work
-  invariant,    ///< equal on all ranks, and all ranks do the same work with it
-  shard,        ///< rank r holds block r of one dimension
-  partial,      ///< the value is the sum of the ranks' values
-  sliced,       ///< as partial, but each rank holds its roots of a slice_tree, along which they are
-                ///< summed
+  replicate,  ///< equal on all ranks, and each rank uses it for different work
+  invariant,  ///< equal on all ranks, and all ranks do the same work with it
+  shard,      ///< rank r holds block r of one dimension
+  partial,    ///< the value is the sum of the ranks' values
+  /// As partial, but each rank holds the sums of its subtrees of a slice_tree (its roots), which
+  /// are added along the tree.
+  sliced,
   partial_max,  ///< the value is the maximum of the ranks' values; it has no gradient
-  only,         ///< one rank holds it, the others hold nothing
+  only,         ///< one rank holds the value, the others hold nothing
 };
 
 }  // namespace plait::ext
@@ -31,9 +33,9 @@ enum class placement_kind : int {
 namespace plait {
 
 /// The dimensions of an activation, stored as (sequence, batch, features), counted from the last.
-/// The dimensions of a parameter are counted from the first: 0, 1, ... `elements` is the one
-/// dimension of an arena: a shard of it is a block of the arena's elements, independent of where
-/// parameters begin and end.
+/// The dimensions of a parameter are counted from the first: 0, 1, ... `elements` is the single
+/// dimension of an arena, which is the contiguous memory of all parameters. A shard of it is a
+/// block of the arena's elements, independent of where parameters begin and end.
 namespace dim {
 inline constexpr int elements = -4;
 inline constexpr int sequence = -3;
@@ -65,7 +67,8 @@ inline constexpr placement partial{ext::placement_kind::partial};
 
 namespace plait::ext {
 
-/// Every rank holds its roots of a slice_tree; the value is their sum along the tree.
+/// Every rank holds the sums of its subtrees of a slice_tree (its roots); the value is their sum
+/// along the tree.
 inline constexpr placement sliced{placement_kind::sliced};
 
 }  // namespace plait::ext

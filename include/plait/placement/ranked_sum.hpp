@@ -8,18 +8,19 @@
 
 namespace plait::ext {
 
-/// The plan by which ranks sum a value in rank order by exchanging blocks, so that the order of the
-/// sum is fixed. Each rank has a share of the elements, receives the other ranks' values of its
-/// share in pieces, and sums them; in an all_reduce the shares are then gathered. For example, 4
-/// ranks that sum 10002 floats have shares of 2500, and every rank sums the remaining 2 itself. A
-/// small value is exchanged at once: every rank sums all of it.
+/// The sizes for an algorithm by which ranks sum a value in rank order, so that the order of the
+/// additions is fixed. Each rank owns a share of the elements. It receives the other ranks' values
+/// of its share, piece by piece, and sums them; in an all_reduce the shares are then gathered. For
+/// example, 4 ranks that sum 10002 floats have shares of 2500, and every rank sums the remaining 2
+/// itself. A value of at most small_bytes is exchanged at once: every rank sums all of it.
 struct ranked_sum {
   std::size_t share = 0;  ///< number of elements that each rank sums
-  std::size_t piece = 0;  ///< most elements received from each other rank at one time
+  std::size_t piece = 0;  ///< largest number of elements received from each other rank at one time
   std::size_t rest = 0;   ///< number of elements after all shares, which every rank sums
-  std::size_t room = 0;   ///< elements of memory that a rank needs in addition to the value
+  std::size_t room = 0;   ///< number of elements of memory that a rank needs besides the value
 
-  /// The most bytes that a rank receives at one time; a piece has at least one element, however.
+  /// The largest number of bytes that a rank receives at one time, unless that is less than one
+  /// element from each rank.
   static constexpr std::size_t most_bytes = std::size_t{2} << 20;
   /// Values of up to this many bytes need one exchange instead of two.
   static constexpr std::size_t small_bytes = 4096;

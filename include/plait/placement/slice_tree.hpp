@@ -20,12 +20,12 @@ struct slice_range {
 /// the same bits for every number of ranks: floating-point sums depend on their order, and the tree
 /// depends on the number of slices only.
 ///
-/// A node of several slices is the sum of its left and its right child; the left child has the
-/// largest power of two of slices that is less than all. Rank r of n has the slices [slices * r /
-/// n, slices * (r + 1) / n); it sums the nodes that consist of its slices alone. The largest of
-/// them are its roots, which ranks exchange. For example, 6 slices are ((0+1) + (2+3)) + (4+5); on
-/// two ranks rank 0 has slices 0 to 2 and the roots 0+1 and 2, and rank 1 has slices 3 to 5 and the
-/// roots 3 and 4+5.
+/// A node of several slices is the sum of its left and its right child. The number of slices in the
+/// left child is the largest power of two that is less than the number of slices in the node. Rank
+/// r of n has the slices [slices * r / n, slices * (r + 1) / n). It computes the nodes whose slices
+/// are all its own. The largest of these nodes are the rank's roots, which ranks exchange. For
+/// example, 6 slices are ((0+1) + (2+3)) + (4+5); on two ranks rank 0 has slices 0 to 2 and the
+/// roots 0+1 and 2, and rank 1 has slices 3 to 5 and the roots 3 and 4+5.
 class slice_tree {
  public:
   /// Requires that `slices` is at least 1.
@@ -33,20 +33,21 @@ class slice_tree {
 
   [[nodiscard]] constexpr int slices() const { return slices_; }
 
-  /// The slices of a rank; not empty if there are at most as many ranks as slices.
+  /// The slices of a rank. A rank may have none only if there are more ranks than slices.
   [[nodiscard]] constexpr slice_range of_rank(int rank, int ranks) const {
     int const first = slices_ * rank / ranks;
     return {first, slices_ * (rank + 1) / ranks - first};
   }
 
-  /// The work of a rank for one of its slices.
+  /// The work of a rank for one of its slices: it computes the slice, and then adds up complete
+  /// nodes.
   struct step {
     int accumulator = 0;  ///< the accumulator in which the slice is computed, starting from zero
-    /// How many times the last accumulator is then added to the accumulator before it and removed.
+    /// The number of times that the last accumulator is then added to its predecessor and removed.
     int sums = 0;
   };
-  /// The work of a rank for each of its slices, in their order. At the end its roots are in the
-  /// first accumulators.
+  /// The work of a rank for each of its slices, in their order. At the end the first accumulators
+  /// hold the rank's roots.
   [[nodiscard]] constexpr lean_vector<step> steps(slice_range of) const {
     lean_vector<slice_range> held;
     lean_vector<step> out;
@@ -68,7 +69,8 @@ class slice_tree {
     return out;
   }
 
-  /// The most accumulators that any of `ranks` ranks needs: at most 2 log2(slices / ranks) + 2.
+  /// The largest number of accumulators that any of `ranks` ranks needs: at most 2 log2(slices /
+  /// ranks) + 2.
   [[nodiscard]] constexpr int most_accumulators(int ranks) const {
     int most = 0;
     for (int rank = 0; rank < ranks; ++rank)
@@ -76,14 +78,14 @@ class slice_tree {
         most = std::max(most, now.accumulator + 1);
     return most;
   }
-  /// The most roots that any of `ranks` ranks has.
+  /// The largest number of roots that any of `ranks` ranks has.
   [[nodiscard]] constexpr int most_roots(int ranks) const {
     std::size_t most = 0;
     for (int rank = 0; rank < ranks; ++rank)
       most = std::max(most, roots(of_rank(rank, ranks)).size());
     return static_cast<int>(most);
   }
-  /// The most slices that any of `ranks` ranks has.
+  /// The largest number of slices that any of `ranks` ranks has.
   [[nodiscard]] constexpr int most_slices(int ranks) const { return (slices_ + ranks - 1) / ranks; }
 
   /// The addition of accumulator `from` to accumulator `to`.
@@ -91,7 +93,7 @@ class slice_tree {
     int to = 0, from = 0;
     friend constexpr bool operator==(sum, sum) = default;
   };
-  /// The additions that sum the roots of all ranks, into the first root of rank 0. Root i of a rank
+  /// The additions that sum the roots of all ranks into the first root of rank 0. Root i of a rank
   /// has number rank * most_roots(ranks) + i.
   [[nodiscard]] constexpr lean_vector<sum> sums_of_roots(int ranks) const {
     lean_vector<numbered> all;
@@ -104,7 +106,8 @@ class slice_tree {
     add_sums({0, slices_}, all, out);
     return out;
   }
-  /// The additions if each slice is a root with the slice's number.
+  /// The additions that sum all slices. They are the additions of roots if each slice is a root
+  /// whose number is the slice's.
   [[nodiscard]] constexpr lean_vector<sum> sums_of_slices() const { return sums_of_roots(slices_); }
 
  private:
@@ -116,7 +119,7 @@ class slice_tree {
   static constexpr slice_range joined(slice_range a, slice_range b) {
     return {a.first, a.count + b.count};
   }
-  /// The number of slices in the left child.
+  /// The number of slices in the left child of a node of `count` slices.
   static constexpr int left_of(int count) {
     int left = 1;
     while (2 * left < count) left *= 2;
@@ -139,7 +142,8 @@ class slice_tree {
     add_roots({node.first, left}, of, out);
     add_roots({node.first + left, node.count - left}, of, out);
   }
-  /// Returns the number of the accumulator that holds the node.
+  /// Appends the additions that compute a node. Returns the number of the accumulator that then
+  /// holds the node.
   [[gnu::cold]] static constexpr int add_sums(slice_range node, lean_vector<numbered> const& all,
                                               lean_vector<sum>& out) {
     for (auto const& one : all)

@@ -9,24 +9,25 @@
 
 namespace plait::ext {
 
-/// The ways in which code may ask for a transition.
+/// The ways in which code can obtain a transition.
 enum class derivation : int {
-  automatic,  ///< derived automatically between a producer and a consumer
+  automatic,  ///< inserted automatically between a producer and a consumer
   by_name,    ///< only if a layer or policy asks for it by name
   refused,    ///< not defined, or almost surely a mistake: does not compile
 };
 
-/// One row of the table: the only map between two placements of one value on one axis.
+/// An entry (row) of the transition table: the only map between two placements of one value on one
+/// axis.
 struct transition {
   placement from, to;
   row_operation moves = local_move::none;
   derivation status = derivation::refused;
 
-  /// True if the row may be applied at all.
+  /// True if the transition may be applied.
   [[nodiscard]] constexpr bool allowed() const { return status != derivation::refused; }
-  /// True if communicators implement it, too. No communicator brings a value to one rank, or from
-  /// one rank, block by block or as a sum: these rows are in the table as the adjoints of other
-  /// rows.
+  /// True if communicators implement the transition. No communicator moves a value to one rank, or
+  /// from one rank, by a gather, scatter or reduce: these transitions are in the table because they
+  /// are the adjoints of others.
   [[nodiscard]] constexpr bool is_made() const {
     return allowed() && moves != collective::reduce && moves != collective::scatter &&
            moves != collective::gather;
@@ -61,7 +62,8 @@ struct transition {
       break;
     case shard:
       if (to.kind == replicate || to.kind == invariant) return row(collective::all_gather);
-      // Two orders of one dimension would need a permutation between ranks.
+      // Shards of one dimension with different `parts` are refused, because ranks would have to
+      // permute their blocks.
       if (to.kind == shard && to.index != from.index) return row(collective::all_to_all);
       if (to.kind == only) return row(collective::gather);
       if (to.kind == partial) return row(local_move::zero_pad, derivation::by_name);
@@ -72,7 +74,8 @@ struct transition {
       if (to.kind == only) return row(collective::reduce);
       break;
     case sliced:
-      // Each rank receives all roots of its block, and sums them along the tree.
+      // Each rank receives all ranks' roots for its block of elements, and sums them along the
+      // tree.
       if (to.kind == shard && to.index == dim::elements)
         return row(collective::all_to_all, derivation::by_name);
       break;
@@ -90,12 +93,13 @@ struct transition {
   return row(local_move::none, derivation::refused);
 }
 
-/// Returns the backward of a row: the row from the dual of its target to the dual of its source.
+/// Returns the backward of a transition: the transition from the dual of its target to the dual of
+/// its source.
 constexpr transition adjoint(transition row) {
   return transition_between(dual(row.to), dual(row.from));
 }
 
-/// Returns the bytes that the busiest rank sends or receives, whichever is more.
+/// Returns the number of bytes that the busiest rank sends, or receives if that is more.
 ///
 /// Units: `value_bytes` is the size of the whole value within the group of this axis.
 /// Cost:  assumes bandwidth-optimal ring or direct algorithms; rounded up to whole bytes.
