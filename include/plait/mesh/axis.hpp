@@ -12,7 +12,7 @@
 namespace plait {
 
 /// The roles that an axis of a mesh may have. The typing rules depend on the role of an axis, so
-/// the set is closed; programs add policies, not roles. plait itself has no policy for `replica`,
+/// programs cannot add roles; they add policies. plait itself has no policy for `replica`,
 /// `context` and `expert` yet.
 ///
 /// Example (tests/reference/names_in_use_test.cpp axis):
@@ -69,13 +69,13 @@ constexpr ext::axis_set operator|(axis a, axis b) { return ext::axis_set(a) | ex
 
 namespace plait::ext {
 
-/// The number of sets of axes; the `bits` of each set are below it.
+/// The number of possible sets of axes. The `bits` of each set are below this number.
 inline constexpr std::size_t axis_set_count = std::size_t{1} << axis_count;
 
 /// The axes whose ranks have different samples: a sum over samples is a sum over these axes.
 inline constexpr axis_set batch_axes = axis::replica | axis::data;
 
-/// All axes: the group over them is the world.
+/// All axes. The group over them has all ranks of the job.
 inline constexpr axis_set world_axes = [] {
   axis_set all;
   for (axis const which : all_axes) all = all | which;

@@ -7,14 +7,14 @@
 
 namespace plait::detail {
 
-/// A one-way channel for messages from a stage of a pipeline to a neighbour.
+/// A one-way channel for messages from one stage of a pipeline to a neighbouring stage.
 struct stage_channel {
   int from = 0, to = 0;
-  int round = 0;  ///< when it is set up; a stage has at most one channel in each round
+  int round = 0;  ///< step of the setup; a stage has at most one channel in each round
 };
 
-/// Returns all channels, for backends that set up each one. They are sorted by round: within a
-/// round all stages can take part at the same time.
+/// Returns all channels of a pipeline, for backends that set up each channel separately. They are
+/// sorted by round. All channels of a round can be set up at the same time.
 [[nodiscard]] [[gnu::cold]] lean_vector<stage_channel> channels_of_stages(int stages);
 
 }  // namespace plait::detail

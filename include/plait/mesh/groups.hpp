@@ -30,33 +30,35 @@ class axis_sets {
   std::uint64_t bits_ = 0;
 };
 
-/// A mesh and the sets of axes over which its ranks form groups. A launch creates the groups from
-/// it, in the same order on every rank.
+/// A mesh, and the sets of axes over which its ranks form groups. A launch creates these groups in
+/// the same order on every rank.
 class mesh_groups {
  public:
-  /// Has a group along each axis of the mesh, and the world: for programs without a job.
+  /// Makes a group along each axis of the mesh and the group of all ranks, for programs without a
+  /// job.
   mesh_groups(mesh const& grid) : mesh_groups(grid, along_each_axis(grid)) {}  // NOLINT: implicit
 
-  /// Has groups over the wanted sets, each rank alone, and the world. A set whose groups would have
-  /// one rank is the group of that rank alone. `slices`: see slices(); `samples_together`: see
-  /// samples_together().
+  /// Makes groups over the wanted sets, a group of each rank alone, and the group of all ranks. If
+  /// the groups over a set would have one rank, the set has the group of the rank alone. `slices`:
+  /// see slices(); `samples_together`: see samples_together().
   [[gnu::cold]] mesh_groups(mesh const& grid, axis_sets const& wanted, int slices = 0,
                             std::size_t samples_together = 1);
 
   [[nodiscard]] mesh const& grid() const { return grid_; }
-  /// The number of slices into which `reproducible` cuts a global batch; 0 without it.
+  /// The number of slices into which the policy `reproducible` cuts a global batch; 0 without this
+  /// policy.
   [[nodiscard]] int slices() const { return slices_; }
-  /// The number of consecutive samples of a global batch that stay on one rank, since a layer
+  /// The number of consecutive samples of a global batch that stay on one rank, because a layer
   /// computes statistics over them.
   [[nodiscard]] std::size_t samples_together() const { return samples_together_; }
-  /// The sets that have groups of their own; the first is empty: each rank alone.
+  /// The sets that have their own groups. The first set is empty: its groups have one rank each.
   [[nodiscard]] static_vector<axis_set, axis_set_count> const& sets() const { return sets_; }
-  /// The number of a set among sets(): 0 for a set whose groups have one rank, -1 for a set that no
-  /// job asked for.
+  /// The index of a set in sets(): 0 for a set whose groups have one rank, -1 for a set that no job
+  /// uses.
   [[nodiscard]] int index_of(axis_set over) const { return index_[over.bits]; }
   /// Returns true if stages exchange messages, on channels.
   [[nodiscard]] bool has_channels() const { return index_of(axis::stage) > 0; }
-  /// The number of the first set whose group has all ranks.
+  /// The index in sets() of the first set whose group has all ranks.
   [[nodiscard]] int world() const { return world_; }
 
  private:

@@ -13,11 +13,12 @@
 
 namespace plait {
 
-/// The host on which each rank runs. Without names, all ranks count as on one host.
+/// The host on which each rank runs. If the names of the hosts are not known, all ranks count as
+/// ranks of one host.
 class host_map {
  public:
   host_map() = default;
-  /// `names[i]` is the name of the host of rank i; equal names are one host.
+  /// `names[i]` is the name of the host of rank i; ranks with equal names are on one host.
   explicit host_map(std::vector<std::string> names) : names_(std::move(names)) {}
 
   [[nodiscard]] bool are_known() const { return !names_.empty(); }
@@ -46,8 +47,8 @@ namespace plait::ext {
 
 /// Assigns processes to ranks so that each group over `together` runs on one host, as long as a
 /// host has enough processes left. Hosts and processes keep their order, and process 0 is rank 0.
-/// `hosts` has the hosts of the processes in the launcher's order, which is kept unless the new
-/// order has fewer groups that cross hosts.
+/// `hosts` has the host of each process in the launcher's order. The function returns the
+/// launcher's order unless the new order has fewer groups that cross hosts.
 [[nodiscard]] [[gnu::cold]] std::vector<int> processes_by_rank(mesh const& grid,
                                                                host_map const& hosts,
                                                                axis_set together);

@@ -13,7 +13,7 @@
 
 namespace plait {
 
-/// A number of data ranks that means: as many as the machine's processors allow.
+/// A number of data ranks that means: as many ranks as the machine has processors for.
 inline constexpr int all_processors = -1;
 
 }  // namespace plait
@@ -32,7 +32,8 @@ struct coordinates {
   friend constexpr bool operator==(coordinates const&, coordinates const&) = default;
 };
 
-/// A grid of ranks with named axes; along the axis added first, rank numbers change slowest.
+/// A grid of ranks with named axes. Rank numbers change slowest along the axis that was added
+/// first.
 struct mesh {
   struct extent {
     axis which{};
@@ -69,7 +70,7 @@ struct mesh {
     return product;
   }
 
-  /// Returns those axes of `over` that have several ranks.
+  /// Returns the axes in `over` along which there are several ranks.
   [[nodiscard]] constexpr axis_set of_several_ranks(axis_set over) const {
     axis_set out;
     for (axis which : all_axes)
@@ -79,10 +80,11 @@ struct mesh {
 
   [[nodiscard]] constexpr int world_size() const { return size(world_axes); }
 
-  /// False if the size of an axis is left to the launch.
+  /// False if the size of an axis is known only at launch.
   [[nodiscard]] constexpr bool is_complete() const { return world_size() != 0; }
 
-  /// The number of ranks with different samples, without an axis whose size is left to the launch.
+  /// The number of ranks with different samples, except along an axis whose size is known only at
+  /// launch.
   [[nodiscard]] constexpr int known_batch_ranks() const {
     int product = 1;
     for (axis which : all_axes)
@@ -90,8 +92,8 @@ struct mesh {
     return product;
   }
 
-  /// Returns this mesh with `ranks` ranks that have different samples, if the size of an axis is
-  /// left to the launch.
+  /// Returns this mesh with `ranks` ranks that have different samples: it sets the size of the axis
+  /// whose size is known only at launch, if there is one.
   ///
   /// Errors: input_error if `ranks` is below 1, or not a multiple of the ranks along the other
   ///         axes.
@@ -112,16 +114,16 @@ struct mesh {
     return filled;
   }
 
-  /// The number of ranks with different samples in `filled`, which fits this mesh, if the size of
-  /// an axis is left to the launch; 1 if there is no such axis.
+  /// The number of ranks with different samples in `filled`, a mesh that fits this mesh, if an axis
+  /// of this mesh has a size that is known only at launch; else 1.
   [[nodiscard]] constexpr int ranks_at_launch(mesh const& filled) const {
     for (std::size_t i = 0; i < static_cast<std::size_t>(dimension_count); ++i)
       if (dimensions[i].size == 0) return filled.known_batch_ranks();
     return 1;
   }
 
-  /// Returns true if `other` has the same axes in the same order, with the same sizes if both know
-  /// them.
+  /// Returns true if `other` has the same axes in the same order, with the same sizes where both
+  /// meshes have a size.
   [[nodiscard]] constexpr bool fits(mesh const& other) const {
     bool same = dimension_count == other.dimension_count;
     for (std::size_t i = 0; same && i < static_cast<std::size_t>(dimension_count); ++i)
@@ -161,8 +163,8 @@ struct mesh {
     return place;
   }
 
-  /// The number of a rank's block among blocks of elements that are cut along the axes `cut`, in
-  /// the order of scatters and not in the order of rank numbers.
+  /// The number of the block that a rank holds of elements that are cut along the axes `cut`.
+  /// Blocks are numbered in scatter_order and not in the order of rank numbers.
   [[nodiscard]] constexpr int block_of(coordinates const& at, axis_set cut) const {
     int block = 0;
     for (axis const which : scatter_order(cut)) block = block * size(which) + at.along(which);
@@ -188,13 +190,13 @@ struct mesh {
 /// Returns the mesh as text, for example "data 2 x tensor 4".
 [[nodiscard]] [[gnu::cold]] std::string to_string(mesh const& grid);
 
-/// Returns the mesh of a launch. `data_ranks` is the number that the backend was given: 0 for none,
-/// and `all_processors` for as many as a machine with `processors` has room for. An axis whose size
-/// is left to the launch gets size 1 if no number was given; but if the processors are started
-/// processes (`are_ranks`), all of them become ranks.
+/// Returns the mesh of a launch. `data_ranks` is the number that the program passed to the backend:
+/// 0 for none, and `all_processors` for as many ranks as fit on a machine with `processors`. If no
+/// number was passed, an axis whose size is known only at launch gets size 1; but if the processors
+/// are processes that a launcher started (`are_ranks`), all of them become ranks.
 ///
-/// Errors: input_error, with both numbers, if the plan has another number of data ranks; with all
-///         three numbers if some processes would not become ranks.
+/// Errors: input_error, with both numbers, if the plan has a different number of data ranks; with
+///         all three numbers if some of the started processes would not become ranks.
 [[nodiscard]] [[gnu::cold]] mesh mesh_at_launch(mesh const& planned, int data_ranks, int processors,
                                                 bool are_ranks = false);
 

@@ -40,7 +40,8 @@ struct placements {
     return with(axes_with(from), to);
   }
 
-  /// Returns a copy that is placed `there` on the tensor axis, on which forms choose.
+  /// Returns a copy that is placed `there` on the tensor axis, whose placements the forms of layers
+  /// choose.
   [[nodiscard]] constexpr placements with_form(placement there) const {
     return with(axis::tensor, there);
   }
@@ -74,24 +75,25 @@ struct placements {
   return text += "}";
 }
 
-/// The rows of the transition table for a value on all axes, as one communication.
+/// The transition of a value on all axes together, as one communication.
 struct placements_transition {
   row_operation moves = local_move::none;
   axis_set over{};
-  bool allowed = true;  ///< each axis has a row, and rows that communicate are one operation
+  bool allowed = true;  ///< each axis has an allowed transition, and all that communicate are the
+                        ///< same operation
 
   friend constexpr bool operator==(placements_transition const&,
                                    placements_transition const&) = default;
 };
 
-/// Returns the communication that brings a value from one set of placements to another: the row of
-/// the table on each axis. The rows that communicate must be the same operation; they become one
-/// collective over their axes.
+/// Returns the communication that brings a value from one set of placements to another. On each
+/// axis it is the transition of the table. The transitions that communicate must be the same
+/// operation; they become one collective over their axes.
 ///
 /// Sums over several axes become one sum over the union of the groups: {data: partial, tensor:
 /// partial} to {data: invariant, tensor: invariant} is one all_reduce over data x tensor. Any other
-/// communication may be needed on one axis only. If elements are cut along several axes, only the
-/// last cut, in the order of scatters, can be added or removed.
+/// communication is possible on one axis only. If elements are cut along several axes, only the
+/// last cut in scatter_order can be added or removed.
 [[gnu::cold]] constexpr placements_transition transition_between(placements const& from,
                                                                  placements const& to) {
   auto const is_cut = [](placement at) { return at == shard<dim::elements>; };

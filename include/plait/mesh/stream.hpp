@@ -10,25 +10,25 @@
 
 namespace plait::ext {
 
-/// The queues of a rank's device, like CUDA streams: one for its computations, three for the calls
-/// of groups, and four channels for messages between neighbours of a pipeline, one for each
-/// neighbour and direction. Operations of one stream run in order; operations of different streams
-/// run in any order, unless one waits for the other.
+/// The streams of a rank's device, like CUDA streams: one for its computations, three for the
+/// communication of groups, and four channels for messages between neighbours of a pipeline, one
+/// for each neighbour and direction. Operations of one stream run in order; operations of different
+/// streams run in any order, unless one waits for the other.
 enum class stream : int {
   compute,
   data,
   tensor,
   stage,
-  to_next,        ///< channel: messages to the next stage; after the last stage follows the first
+  to_next,        ///< channel: messages to the next stage; the first stage follows the last
   from_next,      ///< channel: messages from the next stage
-  to_previous,    ///< channel: messages to the previous stage; not used by two stages
+  to_previous,    ///< channel: messages to the previous stage; not used if there are two stages
   from_previous,  ///< channel: messages from the previous stage
 };
 
 /// The number of streams of a rank.
 inline constexpr int stream_count = int(stream::from_previous) + 1;
 
-/// The number of channels; a rank has one end of each.
+/// The number of channels. A rank is at one end of each channel.
 inline constexpr int channel_count = stream_count - int(stream::to_next);
 
 /// True for streams that are channels to a neighbour.
@@ -38,16 +38,16 @@ inline constexpr int channel_count = stream_count - int(stream::to_next);
   return static_cast<int>(which) - static_cast<int>(stream::to_next);
 }
 
-/// Returns the channel for messages that stage `mine` of `stages` exchanges with its neighbour
-/// `other`. Of two stages, each is the next stage of the other.
+/// Returns the channel for messages between stage `mine` of `stages` and its neighbour `other`.
+/// With two stages, each is the next stage of the other.
 [[nodiscard]] constexpr stream channel_of(int mine, int other, int stages, bool sends) {
   bool const is_next = other == (mine + 1) % stages;
   if (is_next) return sends ? stream::to_next : stream::from_next;
   return sends ? stream::to_previous : stream::from_previous;
 }
 
-/// Returns the stream on which the group over `axes` communicates: the stream of the batch axes if
-/// they include one, else the stream of the axes within a layer, else the stream of the stages.
+/// Returns the stream on which the group over `axes` communicates: `data` if they include an axis
+/// with different samples, else `tensor` if they include an axis within layers, else `stage`.
 [[nodiscard]] constexpr stream stream_of(axis_set axes) {
   constexpr std::array<stream, axis_count> of_role{stream::data, stream::tensor, stream::stage,
                                                    stream::data, stream::tensor, stream::tensor};
@@ -59,7 +59,7 @@ inline constexpr int channel_count = stream_count - int(stream::to_next);
   return out;
 }
 
-/// The stream of the transitions between forms within a stage.
+/// The stream for collectives within a stage that change the form between layers.
 inline constexpr stream within_layers = stream_of(axis::tensor);
 
 [[nodiscard]] constexpr std::string_view to_string(stream which) {
