@@ -13,7 +13,7 @@ concept is_composed = requires { typename P::policies; };
 template <class P>
 concept has_axis = requires { P::along; };
 
-// A misspelt member of the protocol is reported only if the correct one is missing.
+// A misspelt member of a policy is reported only if the correct one is missing.
 template <class P>
 concept says_rank_for_ranks = requires { P::rank; } && !requires { P::ranks; };
 template <class P>
@@ -49,7 +49,8 @@ constexpr placement samples_along() {
   else return invariant;
 }
 
-/// Refuses misspelt members, which would be ignored. Compilers print the template argument Policy.
+/// Refuses misspelt members of a policy, which would be ignored. Compilers print the template
+/// argument Policy.
 template <class Policy>
 consteval void check_policy_names() {
   static_assert(!says_rank_for_ranks<Policy>,
@@ -133,15 +134,16 @@ consteval void check_policy_rules() {
                 "this policy places parameters on an axis where forms or stages decide; leave "
                 "`parameters` out");
   static_assert(along != axis::context && along != axis::expert,
-                "this policy is along a context or expert axis, whose ranks nothing of plait's "
-                "gives other work yet: all would do the same; write another role");
+                "this policy is along a context or expert axis, over which plait cannot divide "
+                "work yet: all ranks would do the same work; write another role");
   static_assert(
       along == axis::tensor || !requires { Policy::forms; },
       "this policy lets forms cut on another axis than the tensor axis, which is where "
       "forms are chosen; write `along = plait::axis::tensor`, or leave `forms` out");
 }
 
-/// Refuses contradictory policies. It is a constant, so that g++ lists no function on the way.
+/// True for a policy without contradictions; otherwise it fails to compile. It is a variable and
+/// not a function, so that g++ does not print the functions that lead to it.
 template <class P>
 inline constexpr bool is_sound_policy = [] {
   if constexpr (has_near_miss<P>) {

@@ -10,20 +10,20 @@
 
 namespace plait::ext {
 
-/// The kinds of state of which data ranks hold a block instead of all, as a type with `parameters`,
-/// the rule for the data axis.
+/// The kinds of state that are cut into blocks over data ranks, as an option of a policy: a type
+/// with `parameters`, the parameter rule for the data axis.
 template <class S>
 concept data_sharding = requires {
   { S::parameters } -> std::convertible_to<parameter_rule>;
 };
 
-/// The size of buckets, as an option of a policy: a type with `bucket_bytes`.
+/// The least size of buckets, as an option of a policy: a type with `bucket_bytes`.
 template <class S>
 concept bucket_size = requires {
   { S::bucket_bytes } -> std::convertible_to<std::size_t>;
 };
 
-/// The default for the least bytes of a bucket.
+/// The default for the least number of bytes in a bucket.
 inline constexpr std::size_t usual_bucket_bytes = std::size_t{4} << 20;
 
 /// The type of `at_end`.
@@ -38,8 +38,8 @@ struct unsharded {
   static constexpr ext::parameter_rule parameters{.summed = partial};
 };
 
-/// Gives each data rank one block, instead of all, of the memory that training needs in addition to
-/// the activations, as ZeRO and FSDP do.
+/// Cuts the optimizer's state into blocks, one for each data rank, and at higher levels the
+/// gradients and the parameters, too, as ZeRO and FSDP do.
 ///
 ///   zero<1>  cuts the optimizer's state: a rank updates its block of each bucket
 ///   zero<2>  cuts the gradients, too: after each microbatch its gradients are reduced
@@ -82,11 +82,13 @@ struct zero {
 inline constexpr ext::at_end_option at_end{};
 
 /// Sets when data ranks sum their gradients, as `bucket_cap_mb` does in PyTorch's DDP. With
-/// `buckets<1_MiB>` a bucket is reduced as soon as the backward has computed the gradients of
-/// consecutive layers that have at least 1 MiB together, while the backward continues. With
-/// `buckets<at_end>` all gradients are reduced after all passes. The default is 4 MiB.
+/// `buckets<1_MiB>` a bucket consists of consecutive layers whose gradients take at least 1 MiB
+/// together; it is reduced as soon as the backward has computed these gradients, while the backward
+/// continues. With `buckets<at_end>` all gradients are reduced after all passes. The default is 4
+/// MiB.
 ///
-/// Moves:  the same bytes with any size; each bucket is one collective.
+/// Moves:  the number of bytes does not depend on the size of buckets; each bucket is one
+///         collective.
 /// Memory: none. A bucket is a range of the stored gradients.
 /// Source: Li et al., "PyTorch Distributed: experiences on accelerating data parallel training",
 ///         VLDB 2020, section 3.2.
@@ -117,13 +119,14 @@ struct buckets<at_end> {
 
 namespace plait {
 
-/// Cuts the parameters and gradients that `zero<Level>` cuts over `Ranks` neighbours only, as
-/// hybrid sharding in FSDP does: N data ranks form N / Ranks groups, and each group holds all of
-/// them. Unlike in FSDP, the state of the optimizer is cut over all N ranks.
+/// Cuts the parameters and gradients that `zero<Level>` cuts over groups of `Ranks` neighbouring
+/// data ranks, as hybrid sharding in FSDP does. N data ranks form N / Ranks groups, and each group
+/// together holds all parameters and gradients. Unlike in FSDP, the state of the optimizer is cut
+/// over all N ranks.
 ///
-/// Moves: among neighbours, whose links are fast, the bytes of the level; between the groups the
-///        sums of a step once, a block of each: 2(B/Ranks)(R-1)/R bytes for B bytes of parameters
-///        and R groups.
+/// Moves: among the ranks of a group, whose links are fast, the bytes of zero<Level>. Between the R
+///        = N / Ranks groups, once a step, the sums of the gradients, of which each rank sends its
+///        block: 2(B/Ranks)(R-1)/R bytes for B bytes of parameters.
 ///
 /// Example (tests/reference/names_in_use_test.cpp within):
 ///     struct of_two_nodes
@@ -150,7 +153,7 @@ template <class Option>
 inline constexpr bool is_data_option =
     ext::data_sharding<Option> || ext::bucket_size<Option> || is_neighbourhood<Option>;
 
-/// The first option that `Fits`, or the default `Usual`.
+/// The first type in `Options` that satisfies `Fits`, or else the default `Usual`.
 template <template <class> class Fits, class Usual, class... Options>
 struct option_or : std::type_identity<Usual> {};
 template <template <class> class Fits, class Usual, class First, class... Rest>
@@ -178,7 +181,7 @@ struct no_neighbours {
   static constexpr int neighbours = 0;
 };
 
-/// The data axis of a policy with options.
+/// The data axis of a data_parallel policy with options.
 template <int Ranks, class Sharding, class Buckets>
 struct data_axis {
   using concept_tag = ext::policy_tag;
@@ -188,8 +191,8 @@ struct data_axis {
   static constexpr ext::parameter_rule parameters = Sharding::parameters;
   static constexpr std::size_t bucket_bytes = Buckets::bucket_bytes;
 };
-/// The groups of neighbours: parameters are whole along this axis, gradients are summed once a
-/// step.
+/// The axis of groups, of data_parallel with `within`: all groups have the same parameters, and sum
+/// their gradients once a step.
 template <int Ranks, class Sharding>
 struct groups_of_neighbours {
   using concept_tag = ext::policy_tag;

@@ -16,8 +16,8 @@ namespace plait {
 
 namespace detail {
 
-// True if a policy, or a policy that a hybrid consists of, sets the size of buckets; true if a
-// policy has slices.
+// True if a policy, or a policy within a hybrid, sets the size of buckets. The next constant is
+// true if a policy has slices.
 template <class P>
 inline constexpr bool writes_buckets = false;
 template <class P>
@@ -25,7 +25,7 @@ template <class P>
 inline constexpr bool writes_buckets<P> = P::says_buckets;
 template <class P>
 inline constexpr bool has_slices = requires { P::slices; };
-// The number of policies that have a recompute rule.
+// The number of policies within a policy that have a recompute rule.
 template <class P>
 inline constexpr int recompute_count = requires { P::recomputes; } ? 1 : 0;
 template <class P>
@@ -34,8 +34,8 @@ inline constexpr int recompute_count<P> = P::recompute_count;
 
 }  // namespace detail
 
-/// Combines several policies in one mesh. Along the axis of the first policy, rank numbers change
-/// slowest.
+/// Combines several policies in one mesh. Rank numbers change slowest along the axis of the first
+/// policy.
 ///
 /// Example (tests/reference/names_in_use_test.cpp hybrid):
 ///     using eight =
@@ -64,11 +64,12 @@ struct hybrid {
 
 namespace plait::detail {
 
-/// The rules of a policy, on each of its axes.
+/// The rules of a policy, with the placements on all axes.
 struct policy_rules {
   placements samples{};
   parameter_rules parameters{};
-  int slices = 0;  ///< number in the global batch if sums are made slice by slice; else 0
+  /// The number of slices of the global batch if sums are added slice by slice; else 0.
+  int slices = 0;
   recompute_rule recomputes{};
 
   template <class P>
@@ -78,7 +79,8 @@ struct policy_rules {
   }
 };
 
-/// The traits of a policy without an axis.
+/// The mesh and the rules that a single policy contributes; this one is for a policy without an
+/// axis.
 template <class P>
 struct policy_traits {
   static_assert(is_sound_policy<P>);
@@ -171,7 +173,7 @@ struct policy_traits<P> : composed_traits<typename P::policies> {
 
 namespace plait::ext {
 
-/// The mesh of a policy; a data axis whose size is chosen at launch has size 0.
+/// The mesh of a policy. A data axis whose size is chosen at launch has size 0.
 template <class P>
 inline constexpr mesh mesh_of = detail::policy_traits<P>::grid();
 
@@ -180,7 +182,7 @@ inline constexpr mesh mesh_of = detail::policy_traits<P>::grid();
 namespace plait::detail {
 
 /// Returns the rules of a policy. A policy without a data axis has one data rank. If the batch is
-/// cut into slices, sums over samples are made slice by slice.
+/// cut into slices, sums over samples are added slice by slice.
 template <class P>
 constexpr policy_rules rules_of() {
   policy_rules out;
@@ -192,9 +194,9 @@ constexpr policy_rules rules_of() {
   return out;
 }
 
-/// Returns the least bytes of a bucket of gradients; 0 if gradients are not reduced, or only after
-/// all passes. That is so if sums are made slice by slice, as they are complete only after the last
-/// slice.
+/// Returns the least number of bytes in a bucket of gradients. It is 0 if gradients are not
+/// reduced, or are reduced only after all passes, as with slices: sums over slices are complete
+/// only after the last slice.
 template <class P>
 constexpr std::size_t least_bucket_bytes() {
   using data = typename policy_traits<P>::template along<axis::data>;
@@ -210,7 +212,8 @@ inline constexpr int ranks_of_data_parallel = 0;
 template <int Ranks, class... Options>
 inline constexpr int ranks_of_data_parallel<data_parallel<Ranks, Options...>> = Ranks;
 
-/// Returns the text to write in place of P so that each rank owns a block of the parameters.
+/// Returns a text for messages: the policy that the user can write in place of P so that each rank
+/// owns a block of the parameters.
 template <class P>
 [[gnu::cold]] std::string with_owned_blocks() {
   using traits = policy_traits<P>;
@@ -242,15 +245,16 @@ inline constexpr placements samples_of = detail::rules_of<P>().samples;
 template <class P>
 inline constexpr parameter_rules parameter_rules_of = detail::rules_of<P>().parameters;
 
-/// The number of slices in a global batch if sums are made slice by slice; else 0.
+/// The number of slices of a global batch if sums are added slice by slice; else 0.
 template <class P>
 inline constexpr int slices_of = detail::rules_of<P>().slices;
 
-/// The rule by which units recompute values before their backward under a policy.
+/// The rule of a policy by which units (layers or residuals, see cut_at) recompute values before
+/// their backward.
 template <class P>
 inline constexpr recompute_rule recompute_rule_of = detail::rules_of<P>().recomputes;
 
-/// The least bytes of a bucket of gradients; 0 if gradients are reduced after all passes.
+/// The least number of bytes in a bucket of gradients; 0 if gradients are reduced after all passes.
 template <class P>
 inline constexpr std::size_t bucket_bytes_of = detail::least_bucket_bytes<P>();
 

@@ -26,9 +26,10 @@ inline constexpr bool is_cuts<cut_at<Units...>> = true;
 }  // namespace detail
 
 /// Gives each of `Ranks` stages a range of the layers, or several ranges (chunks) if the schedule
-/// is interleaved, and sends microbatches through them in the order of `Schedule`.
+/// is interleaved. Microbatches pass through the stages in the order of `Schedule`.
 ///
-/// Moves: each activation at a cut forward and its gradient backward, for every microbatch.
+/// Moves: for every microbatch, the activation at each cut in the forward, and its gradient in the
+///        backward.
 ///
 /// Example (tests/reference/names_in_use_test.cpp pipeline):
 ///     struct two_stages : plait::parallel<objective, plait::pipeline<2>> {};

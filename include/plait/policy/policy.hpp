@@ -13,8 +13,8 @@ namespace plait::ext {
 /// The tag by which a type declares itself a policy: `using concept_tag = plait::ext::policy_tag;`.
 struct policy_tag {};
 
-/// A policy describes the values that the ranks along one axis of a mesh share. It is an empty type
-/// with these members:
+/// A policy describes how the ranks along one axis of a mesh share samples, parameters and work. It
+/// is an empty type with these members:
 ///
 ///   using concept_tag = plait::ext::policy_tag;
 ///   static constexpr axis along                 the role of its axis (optional: it has none)
@@ -28,15 +28,15 @@ struct policy_tag {};
 ///   static constexpr int slices                 without an axis: see `reproducible`
 ///   static constexpr recompute_rule recomputes  without an axis: see `recompute`
 ///
-/// A policy without an axis does not change the mesh. `hybrid<...>` combines plait's policies and
-/// policies of programs. docs/policies.md shows a user's own policy, and
-/// `plait::testing::check_policy` checks one.
+/// A policy without an axis, such as `recompute`, does not add ranks to the mesh. `hybrid<...>`
+/// combines policies, plait's own and a program's. docs/policies.md shows a policy that a user
+/// wrote, and `plait::testing::check_policy` checks such a policy.
 ///
 /// Errors: compile-time messages, see policy/checks.hpp.
 template <class P>
 concept policy = std::same_as<typename P::concept_tag, policy_tag>;
 
-/// The policies that a policy consists of; along the first, rank numbers change slowest.
+/// The policies that a policy consists of. Rank numbers change slowest along the axis of the first.
 template <class... Policies>
 struct policy_list {};
 
@@ -52,17 +52,19 @@ struct serial {
   using concept_tag = ext::policy_tag;
 };
 
-/// The number of ranks that is given when the job is launched. It is not 0, so that a wrongly
-/// computed number does not mean it.
+/// The number of ranks that means: the program gives it when the job is launched. It is not 0, so
+/// that a number that was computed wrongly does not have this meaning.
 inline constexpr int at_launch = -1;
 
 }  // namespace plait
 
 namespace plait::ext {
 
-/// A recompute rule says which values each unit recomputes before its backward; see `recompute`.
+/// A recompute rule says which values each unit (a layer or a residual, see cut_at) recomputes
+/// before its backward; see `recompute`.
 struct recompute_rule {
-  again what{}, others{};  ///< for units for which `has` is true, and for the others
+  /// `what` is for the units for which `has` returns true, `others` for all other units.
+  again what{}, others{};
   int greatest_stage = 0;  ///< the greatest stage number that `has` names
   /// Returns true for the chosen units; `unit` is the number of the unit within its stage.
   bool (*has)(int stage, int unit) = [](int, int) { return false; };
@@ -76,15 +78,16 @@ struct recompute_rule {
 };
 
 /// A parameter rule gives the placements of parameters on one axis. All communication of parameters
-/// and their gradients follows from the three by the table of transitions: the gradients of a step
-/// go through the row summed -> owned, and the updated parameters through the row owned -> kept
-/// before the next passes. For example, {kept invariant, summed partial, owned invariant} is the
-/// all_reduce of DDP; with owned shard<dim::elements> (ZeRO-1) it is a reduce_scatter and an
+/// and their gradients follows from its three placements by the transition table. The gradients of
+/// a step take the transition summed -> owned, and the updated parameters take the transition owned
+/// -> kept before the next passes. For example, {kept invariant, summed partial, owned invariant}
+/// is the all_reduce of DDP; with owned shard<dim::elements> (ZeRO-1) it is a reduce_scatter and an
 /// all_gather.
 ///
 /// `owned` may be `shard<dim::elements>`: each rank updates one block of each bucket of the arena.
-/// `summed` may be, too: then the gradients of each microbatch are reduced. `kept` may be, too:
-/// then parameters are gathered before layers use them.
+/// `summed` may be `shard<dim::elements>` as well: the gradients of each microbatch are then
+/// reduced. `kept` may be `shard<dim::elements>` as well: parameters are then gathered before
+/// layers use them.
 struct parameter_rule {
   placement kept = invariant;    ///< the parameters between steps
   placement summed = invariant;  ///< the sum of a step's gradients before it is reduced
@@ -92,15 +95,16 @@ struct parameter_rule {
   friend constexpr bool operator==(parameter_rule const&, parameter_rule const&) = default;
 };
 
-/// The dimensions of activations that the forms of layers may cut on an axis. (Forms that cut a
-/// vocabulary or heads cut features.)
+/// The dimensions of activations that the forms of layers may cut on an axis. A form that cuts a
+/// vocabulary or heads cuts features.
 struct form_cuts {
   bool features = true;
   bool sequence = false;  ///< positions of a sequence
   friend constexpr bool operator==(form_cuts const&, form_cuts const&) = default;
 };
 
-/// The parameter rules on all axes. On axes on which forms or stages decide, they are invariant.
+/// The parameter rules on all axes. They are invariant on tensor and stage axes, where forms and
+/// stages decide.
 struct parameter_rules {
   placements kept{}, summed{}, owned{};
 
@@ -109,7 +113,7 @@ struct parameter_rules {
     summed = summed.with(which, rule.summed);
     owned = owned.with(which, rule.owned);
   }
-  /// The axes along which an optimizer owns blocks.
+  /// The axes along which each rank's optimizer owns a block of the parameters.
   [[nodiscard]] constexpr axis_set cut_axes() const {
     return owned.axes_with(shard<dim::elements>);
   }

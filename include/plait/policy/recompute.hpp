@@ -6,7 +6,7 @@
 #include "plait/core/again.hpp"
 #include "plait/policy/policy.hpp"
 
-/// Choices of units of a job for a policy.
+/// Types that choose units (layers or residuals, see cut_at) of a job for a policy.
 namespace plait::units {
 
 /// Chooses all units of all stages.
@@ -42,8 +42,9 @@ struct first {
 
 namespace plait::ext {
 
-/// A type that chooses units: `has(stage, unit)` returns true for a chosen unit, by its number
-/// within the stage; `greatest_stage` is the greatest stage number that it names.
+/// A type that chooses units. `has(stage, unit)` returns true for a chosen unit; `unit` is the
+/// number of the unit within its stage. `greatest_stage` is the greatest number of a stage that the
+/// type names.
 template <class Where>
 concept names_units = requires {
   { Where::greatest_stage } -> std::convertible_to<int>;
@@ -56,13 +57,14 @@ namespace plait {
 
 /// Trades work for memory, as activation checkpointing (torch.utils.checkpoint) does:
 /// `hybrid<pipeline<2>, recompute<again::all>>`. Without it, the values that a unit's forward
-/// computes are kept for its backward, for each microbatch in flight. With it they are recomputed
-/// before the backward, by the same kernels from the same inputs, so that all results have the same
-/// bits.
+/// computes are kept for the unit's backward, for each microbatch in flight. With it, these values
+/// are recomputed before the backward, by the same kernels from the same inputs, so that all
+/// results have the same bits.
 ///
-/// `Where`: units::everywhere, units::on_stages<0, 1> or units::first<K>; `Others` applies to the
-/// other units. In a model, recomputed<What, L> and kept<L> override both for L. Values that a loss
-/// reads are never recomputed, nor values that the last forward has left in place.
+/// `Where` is units::everywhere, units::on_stages<0, 1> or units::first<K>; `Others` applies to the
+/// other units. In a model, recomputed<What, L> and kept<L> override both for L. Two kinds of
+/// values are never recomputed: values that a loss reads, and values that are still in memory since
+/// the last forward.
 ///
 /// Moves:  the communication of the recomputed part of the forward, once more.
 /// Memory: for each unit and microbatch the kept values, and one buffer for all recomputed values,

@@ -9,15 +9,15 @@ namespace plait {
 /// every pipeline split and timetable and every host backend: `hybrid<data_parallel<4>,
 /// reproducible<8>>`.
 ///
-/// The global batch is `Slices` equal slices, and a slice is a microbatch. Of n data ranks, 1 <= n
-/// <= Slices, rank r has the slices [Slices * r / n, Slices * (r + 1) / n). The sums of slices are
-/// added along a binary tree over slice numbers (slice_tree), which does not depend on n; each use
-/// of a parameter has a sum of its own. Equal bits require equal tensor size, precision,
-/// mathematical library and processor; ranks compare these, and `explain` prints them.
+/// The global batch is cut into `Slices` equal slices, and each slice is a microbatch. Of n data
+/// ranks, 1 <= n <= Slices, rank r has the slices [Slices * r / n, Slices * (r + 1) / n). The sums
+/// of slices are added along a binary tree over slice numbers (slice_tree), which does not depend
+/// on n; each use of a parameter has its own sum. Equal bits require equal tensor size, precision,
+/// mathematical library and processor; ranks compare these properties, and `explain` prints them.
 ///
-/// Moves:  the roots of a rank instead of one sum, at most twice the bytes of an all_reduce: for 12
-///         slices on 4 ranks 2.25 times the bytes of the parameters instead of 1.5. With `zero<1>`
-///         the final gather is not needed.
+/// Moves:  the sums that a rank could complete alone (its roots in the tree) instead of one sum, at
+///         most twice the bytes of an all_reduce: for 12 slices on 4 ranks 2.25 times the bytes of
+///         the parameters instead of 1.5. With `zero<1>` the final gather is not needed.
 /// Memory: up to 2 log2(Slices / n) + 2 accumulators for the gradients instead of one.
 ///
 /// Example (tests/reference/names_in_use_test.cpp reproducible):

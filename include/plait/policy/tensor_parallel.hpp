@@ -6,11 +6,11 @@
 
 namespace plait {
 
-/// Allows or forbids a tensor axis to cut the sequence, too, between the layers that it splits.
+/// States if a tensor axis may also cut the sequence, between the layers that it splits.
 enum class sequence : bool { unsharded, sharded };
 
-/// Splits layers over `Ranks` ranks, with the cheapest chain of forms (see form_planner.hpp), as
-/// Megatron does.
+/// Splits layers over `Ranks` ranks, as Megatron does. The planner chooses the cheapest sequence of
+/// forms for the layers (see form_planner.hpp).
 ///
 /// Moves: for each pair of a column and a row layer, one all_reduce of the activations forward and
 ///        one backward; with `sequence::sharded` the same bytes as all_gather and reduce_scatter.
@@ -31,7 +31,8 @@ struct tensor_parallel {
 
 namespace plait::ext {
 
-/// The axis whose ranks communicate within each layer, and which should therefore be on one host.
+/// The axis whose ranks communicate within each layer, so the ranks of a group along it should be
+/// on one host.
 inline constexpr axis axis_within_layers = tensor_parallel<1>::along;
 
 }  // namespace plait::ext
