@@ -148,7 +148,7 @@ consteval buffer_rule moving_average(double share) {
 /// value.
 ///
 /// Units: a sum over the global batch becomes a mean if each sample's value is multiplied by
-/// l.context.sample_share().
+///        l.context.sample_share().
 ///
 /// Example (tests/reference/names_in_use_test.cpp buffer):
 ///     using running_mean =

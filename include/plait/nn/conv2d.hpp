@@ -84,9 +84,9 @@ struct conv_parameters {
 /// Shapes: x (rows, Image::size); w (Outputs, Image::channels / groups * kernel * kernel), in files
 ///         (Outputs, channels / groups, kernel, kernel); b (Outputs); y an image of Outputs
 ///         channels with (height + 2 padding - kernel) / stride + 1 rows.
-/// Moves:  In form "column" a rank has the whole input and a block of output channels. In form
-/// "row" it has a block of input channels and a partial output, to which one rank adds b. In form
-/// "groups" it has blocks of input and output channels. No form communicates within the layer.
+/// Moves:  nothing within the layer. In form "column" a rank has the whole input and a block of
+///         output channels. In form "row" it has a block of input channels and a partial output, to
+///         which one rank adds b. In form "groups" it has blocks of input and output channels.
 /// Cost:   windows are copied as patches into a scratch of at most patch_block_of(windows,
 ///         Outputs).room() numbers, for a batch of any size; a 1 x 1 convolution of large maps,
 ///         with stride 1 and without padding, needs no scratch.

@@ -16,33 +16,34 @@ namespace plait::testing {
 
 /// The options of `check_device`.
 struct check_device_options {
-  /// The distance that elements may have from the host's, in units of the element type's epsilon
-  /// (2^-23 for float, 2^-52 for double) times the largest element of the operand, or times 1 if
-  /// that is larger. Use 0 for a device that calls the host's kernels: its values are equal.
+  /// The largest allowed distance of elements from the host's results, in units of the element
+  /// type's epsilon (2^-23 for float, 2^-52 for double) times the largest element of the operand,
+  /// or times 1 if that is larger. Use 0 for a device that calls the host's kernels, because its
+  /// results are equal.
   double tolerance = 0;
 };
 
 /// Runs a device and reports each violation of the laws of `ext::device`:
 ///
-/// - allocate() returns memory of the size asked for, aligned to 64 bytes;
-/// - bytes come back from the device as they were uploaded, and no byte next to them changes; the
-///   host may change what it has uploaded as soon as upload() returns;
+/// - allocate() returns memory of the requested size, aligned to 64 bytes;
+/// - download() returns the bytes that upload() copied to the device, and no byte next to them
+///   changes; the host may change the bytes that it has uploaded as soon as upload() returns;
 /// - operations of one stream run in order; a stream that waits for an event continues after all
-///   operations that the other stream was given before the event was recorded, each time that it is
-///   recorded;
-/// - replay() does what its body does, each time, with the current values in memory;
+///   operations that were issued to the other stream before the event was recorded, each time that
+///   the event is recorded;
+/// - replay() has the effect of the recorded calls, each time, with the current values in memory;
 /// - discard() changes no byte next to its range, marks may be nested, kind() returns the same text
 ///   each time, and workspace_bytes(), if the device has it, never falls;
-/// - for each row of operation/rows.hpp for which the queue has a kernel, the results equal the
-/// results
-///   of host_queue, in float and double, with extents of several elements and of one, and with gaps
-///   between rows if layers have them. Operands that are read do not change. Operands that are only
-///   written begin as NaN, which must not affect the result. Bytes next to operands do not change.
+/// - for each operation of operation/rows.hpp for which the queue has a kernel, the results equal
+///   the results of host_queue, in float and double, with extents of several elements and of one,
+///   and with gaps between rows if layers have them. Operands that are read do not change. Operands
+///   that are only written begin as NaN, which must not affect the result. Bytes next to operands
+///   do not change.
 ///
-/// The report's `checked` begins with "no kernel for: " and the rows for which the queue has no
-/// kernel; layers that call these do not compile for the device. adamw, sgd and sums_of_squares,
-/// whose operands are lists of ranges, are not run, and neither are kernels in bfloat16. If memory
-/// or the order of a stream is wrong, the check ends there.
+/// The report's `checked` begins with "no kernel for: " and the operations for which the queue has
+/// no kernel; layers that call these operations do not compile for the device. Kernels in bfloat16
+/// are not run, nor are adamw, sgd and sums_of_squares, whose operands are lists of ranges. If
+/// memory or the order of a stream is wrong, the check ends without running the other laws.
 ///
 /// Cost:    one instantiation of each kernel for each type, about five seconds of compile time.
 /// Threads: used by the calling thread.

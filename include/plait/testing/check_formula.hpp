@@ -16,7 +16,8 @@ namespace plait::testing {
 
 namespace detail {
 
-/// True if a formula has a kernel of the program's own, which a trial on the host cannot run.
+/// True if a formula calls a kernel that the program itself defines. A trial on the host cannot run
+/// such a kernel.
 template <class Facts>
 inline constexpr bool calls_own_row = [] {
   for (int i = 0; i < Facts::table.forward_size; ++i)
@@ -31,8 +32,8 @@ inline std::string ranks_text(std::vector<int> const& ranks) {
     out = ext::concat({out, i == 0 ? "" : i + 1 == ranks.size() ? " and " : ", ", ranks[i]});
   return ext::concat({out, " ranks"});
 }
-/// Compares the results of trials with the list of forms. `text_of(variable)`: the reason why a
-/// form is not listed.
+/// Compares the results of trials with the list of forms. `text_of(variable)`: the reason why the
+/// form that cuts a variable is not listed.
 template <class TextOf>
 check_report report_of(std::vector<tables::tried_cut> const& cuts, auto const& forms,
                        TextOf const& text_of) {
@@ -82,7 +83,8 @@ check_report check_saved(Memory const& memory) {
   for (int s = 0; s < memory.saved.count; ++s)
     expect_read(ext::concat({"saved slot ", s}),
                 [&](int value) { return value == memory.saved.value[s]; });
-  if (memory.keeps_input && !g.is_loss)  // no node reads which rows of a loss count
+  // A loss also saves its input to find the rows that count, which no node shows.
+  if (memory.keeps_input && !g.is_loss)
     expect_read("the input",
                 [&](int value) { return g.at[value].kind == formula::node_kind::input; });
   if (memory.keeps_output)
@@ -92,28 +94,30 @@ check_report check_saved(Memory const& memory) {
 
 }  // namespace detail
 
-/// Checks a layer that is derived from a formula: everything that `check_layer` checks, and that no
-/// form is wrong or missing. For each index of the formula, whether or not the rules of formulas
-/// let ranks cut it, a trial on the host cuts it on 2, 3 and 4 ranks (if they divide it) without
-/// these rules: each rank has its blocks of the inputs and parameters that have the index, and runs
-/// all nodes on them. The cut works if the ranks' results form the output and all gradients of the
-/// whole, as blocks, as summands, or as equal copies. The report lists
+/// Checks a layer that is derived from a formula. It checks everything that `check_layer` checks,
+/// and that no form is wrong or missing. For each index of the formula, a trial on the host cuts
+/// the index on 2, 3 and 4 ranks (if they divide it), without the rules by which formulas decide
+/// which indices ranks may cut. In a trial each rank has its blocks of the inputs and parameters
+/// that have the index, and runs all nodes on them. The cut works if the ranks' results form the
+/// output and all gradients of the whole, as blocks, as summands, or as equal copies. The report
+/// lists
 ///
-/// - a form that fails the trial (partial inputs are uneven, of both signs, and not zero on any
-///   rank);
+/// - a form that fails the trial (each rank has a different summand of a partial input, of both
+///   signs and not zero);
 /// - a cut that passes the trial although the layer has no such form;
 /// - a slot that is saved for the backward although no node of the backward reads it.
 ///
-/// A formula with `own` has no trial, as its kernels are the program's; `check_layer` runs them in
-/// each form.
+/// A formula that calls `own` has no trial, because a program defines the kernels; `check_layer`
+/// runs these kernels in each form.
 ///
-/// The trial reduces values between ranks as a form lists. For a cut that is not listed it reduces
-/// nothing, so it does not find a cut that would need such a reduction, nor a cut of the width of
-/// heads. A refused cut is not reported if a kernel cannot process separate column ranges, or if
-/// each rank would have a part of the loss, as with cut positions. A cut that works only because of
-/// the signs of numbers, such as relu of a sum of squares, is reported.
+/// The trial of a listed form makes the reductions that the form lists. The trial of a cut that is
+/// not listed makes none, so it does not find a cut that would need a reduction, nor a cut of the
+/// width of heads. A refused cut is not reported if a kernel cannot process separate column ranges,
+/// or if each rank would have a part of the loss, as with cut positions. A cut that works only
+/// because of the signs of numbers, such as relu of a sum of squares, is reported.
 ///
-/// Shapes: as for `check_layer`; indices whose lengths 2, 3 and 4 divide are tried on all of these.
+/// Shapes: as for `check_layer`. An index whose length 2, 3 and 4 divide is tried on all of these
+///         numbers of ranks.
 /// Cost:   as for `check_layer`, and some milliseconds.
 template <class L, class Element = double>
 check_report check_formula(layer_options const& options = {}) {

@@ -14,9 +14,10 @@
 
 namespace plait::testing {
 
-/// The number of rows with which `check_layer` runs a layer: 3 samples, or two groups of samples
-/// that the layer mixes, times the layer's sequence length, or times 12 positions; row = position *
-/// 3 + sample.
+/// The number of rows with which `check_layer` runs a layer. It is the number of samples times the
+/// number of positions. There are 3 samples, or two groups if the layer mixes the samples of a
+/// group. There are as many positions as the layer's `sequence` says, or else 12. Row = position *
+/// samples + sample.
 template <class L>
 inline constexpr std::size_t checked_rows = detail::sequence_for<L> * detail::samples_for<L>;
 
@@ -30,45 +31,50 @@ inline constexpr std::size_t checked_rows = detail::sequence_for<L> * detail::sa
 /// - the gradients equal the central finite differences of the output with respect to inputs and
 ///   parameters, to 1e-6 of the largest element;
 /// - a loss, or a layer's term in the loss, is proportional to `context.loss.scale` and equal in
-///   all forms; a loss with `takes_weights`, which is run with weights of rows, multiplies the
-///   gradient of each row by the row's weight, and weights of 1 change nothing;
+///   all forms; a loss with `takes_weights` multiplies the gradient of each row by the row's
+///   weight, and weights of 1 change nothing;
 /// - no sample's output or input gradient depends on another sample of the batch, or on a sample of
 ///   another group if the layer has `mixes_samples`;
-/// - the same samples in batches of other sizes, as ranks and microbatches have them, in another
-///   order, have equal outputs and input gradients, and gradients of parameters and losses that add
-///   up: no result depends on the number of a local row or on `context.batch`. If a layer sums over
-///   samples, two data ranks that share the samples have the result of one rank with all samples;
-/// - places without a sample, the last places of a batch or of a group, have gradient 0 and affect
-///   no other gradient, and a batch may have no sample at all;
+/// - samples in batches of different sizes and in a different order, as ranks and microbatches have
+///   them, have equal outputs and input gradients, and the gradients of parameters and the losses
+///   of the batches add up: no result depends on the number of a local row or on `context.batch`.
+///   If a layer sums over samples, two data ranks that share the samples have the results of one
+///   rank with all samples;
+/// - places without a sample, at the end of a batch or of a group, have gradient 0 and affect no
+///   other gradient, and a batch may have no sample at all;
 /// - the `count` of a loss adds up over rows and pieces of a batch. The gradient is 0 in rows whose
 ///   targets do not count: labels that are `ext::ignored_target`, and real targets that are NaN, if
 ///   `count` leaves them out. A label outside the columns of a row is refused by `count`, or by
 ///   trainers if the loss has `classes`; otherwise the loss does not read past its row;
 /// - parameter gradients are added to the previous values;
 /// - `may_alias` is correct: shared buffers change no result;
-/// - a layer with `backward` computes the same gradients when only one of them is asked for, by
+/// - a layer with `backward` computes the same gradients if only one of the two is needed, by
 ///   `backward` or by backward_input and backward_parameters, as in a first or frozen layer or
 ///   under a schedule that splits the backward into halves;
 /// - no value is read that was not written: unused memory is filled with NaN;
-/// - the bodies communicate as their form lists, and the communicators count the bytes of the plan.
+/// - the layer's functions communicate as their form lists, and the communicators count as many
+///   bytes as the plan.
 ///
 /// If several inputs of a layer are tokens, they have equal values.
 ///
-/// The layer is run after a layer with parameters, so its `backward_input` is compiled and checked;
-/// a job does neither if the layer is the first of its model.
+/// The layer under test is preceded by a layer with parameters, so its `backward_input` is compiled
+/// and checked. A job neither compiles nor calls `backward_input` if the layer is the first of its
+/// model.
 ///
-/// `check_layer<L, float>` and `check_layer<L, precision<bfloat16, float>>` check all that, and
-/// then run each form on the fewest of these ranks in that type, and compare with double: to 1e-5
-/// and to 0.03 of the largest element, respectively. The other laws hold there, too, except finite
-/// differences, which are checked only in double.
+/// `check_layer<L, float>` and `check_layer<L, precision<bfloat16, float>>` check all these laws in
+/// double. They then run each form in the given type on the smallest of these numbers of ranks that
+/// divides it, and compare with double: to 1e-5 and to 0.03 of the largest element, respectively.
+/// The other laws hold there, too, except finite differences, which are checked only in double.
 ///
-/// Inputs and parameters have numbers of both signs. If the layer's results are then not finite, a
-/// parameter with a constant initializer gets numbers of the constant's sign.
+/// Inputs and parameters have numbers of both signs. If the layer's results are not finite with
+/// these numbers, each parameter with a constant initializer gets numbers of the constant's sign.
 ///
-/// For a combination, the planner's choice of forms is run, with and without sequence sharding.
+/// If L is a combination of layers, the check runs the forms that the planner chooses, with and
+/// without sequence sharding.
 /// Frozen parameters have no gradient to check.
-/// Random layers can be checked: they draw equal numbers each time.
-/// Cost:   one instantiation of the run half for each form and number of ranks, about 0.6 s each.
+/// Layers that draw random numbers can be checked, because they draw equal numbers each time.
+/// Cost:   one compilation of the code of a step for each form and number of ranks, about 0.6 s
+///         each.
 template <class L, class Element = double>
 check_report check_layer(layer_options const& options = {}) {
   static_assert(

@@ -34,8 +34,8 @@ namespace plait::testing {
 /// The numbers with which `check_policy` runs; the defaults suit policies of up to 4 ranks on an
 /// axis.
 struct policy_options {
-  int data_ranks = 2;    ///< size of the axis that the policy leaves to the launch
-  int microbatches = 0;  ///< 0: as many as stages
+  int data_ranks = 2;    ///< size of the axis whose size is known only at launch
+  int microbatches = 0;  ///< 0: as many as there are stages
   double clip = 0.1;     ///< limit of the gradient norm; above 0, so that norms are compared
   /// The largest allowed difference of losses and parameters, relative to the largest of each.
   double tolerance = 1e-10;
@@ -100,7 +100,7 @@ struct policy_run {
   std::vector<std::pair<compared_tensor, std::vector<double>>> parameters;
 };
 
-/// Trains, and compares on each rank the bytes that it sent with the plan's.
+/// Trains a model, and checks on each rank that it sent as many bytes as the plan says.
 template <class Model, class Policy>
 policy_run run_policy(policy_options const& options, std::size_t samples, std::size_t missing,
                       check_report& report, std::string const& where) {
@@ -121,7 +121,7 @@ policy_run run_policy(policy_options const& options, std::size_t samples, std::s
                                       .microbatches = options.microbatches})) {
       if (steps == checked_steps) break;
       if (steps == 0) {
-        trainer.evaluate(batch);  // initial communication is done here
+        trainer.evaluate(batch);  // so that the initial communication is not counted
         for (auto const over : rank.groups().sets()) rank.group(over).reset_counted();
       }
       double const loss = trainer.step(batch).loss;
@@ -159,12 +159,13 @@ void check_policy_on(check_report& report, policy_options const& options) {
       plan::grid.with_ranks_at_launch(options.data_ranks * plan::grid.known_batch_ranks());
   std::string const where = ext::concat({Model::name, " on ", grid.world_size(), " ranks"});
   report.checked.push_back(where);
-  // A batch that divides among the batch ranks and microbatches.
+  // The size of a batch that the batch ranks and microbatches divide.
   auto const parts =
       static_cast<std::size_t>(grid.size(batch_axes)) *
       static_cast<std::size_t>(options.microbatches > 0 ? options.microbatches : plan::stages);
   std::size_t const samples = (23 / parts + 1) * parts;
-  // In the last batch of an epoch one part has no sample, and another part has one sample less.
+  // In the last batch of an epoch one microbatch has no sample, and another has one sample less
+  // than the others.
   std::size_t const missing = parts > 1 ? samples / parts + 1 : 1;
   check_report alone;
   auto const expected = run_policy<Model, serial>({.microbatches = 1, .clip = options.clip},
@@ -190,15 +191,16 @@ void check_policy_on(check_report& report, policy_options const& options) {
 
 }  // namespace detail
 
-/// Runs a policy over two small models on threads, in double, and compares with one rank: the
-/// losses of three steps with clipping, and all parameters after them. It also compares the bytes
-/// that each rank sent over each group with the plan's. The batch of the second step is not full:
-/// one part of it, the last microbatch of the last rank, has no sample, and another part has one
-/// sample less.
+/// Trains two small models under a policy, on threads and in double, and compares with training on
+/// one rank: the losses of three steps with clipping, and all parameters after these steps. It also
+/// compares the bytes that each rank sent over each group with the plan. The batch of the second
+/// step is not full: the last microbatch of the last rank has no sample, and another microbatch has
+/// one sample less than the others.
 ///
-/// `Policy` may be a policy or a hybrid that contains it. Widths, heads and positions of the models
-/// are multiples of 12; they have 6 and 9 layers for pipelines. The first model has no positions:
-/// it is left out if forms cut positions. The report's `checked` lists the runs.
+/// `Policy` may be a policy or a hybrid that contains the policy. Widths, heads and positions of
+/// the models are multiples of 12; the models have 6 and 9 layers for pipelines. The first model
+/// has no positions, so it is not run if forms cut positions. The report's `checked` lists the
+/// runs.
 /// Cost: seconds to compile, milliseconds to run.
 template <class Policy>
 check_report check_policy(policy_options const& options = {}) {

@@ -25,12 +25,12 @@ struct channel_end {
   bool sends = false;
   stream on = stream::compute;  // the channel's name on this rank
   stream of_sender = stream::compute;
-  bool is_forth = false;  // from the first of the two ranks to the second
+  bool is_forth = false;  // messages go from the first rank of the pair to the second
 };
 
-// Returns two ends for each pair of neighbours to which this rank belongs. All ranks have the pairs
-// in one order, so that messages that are posted pair by pair also end on a backend that sends each
-// at once.
+// Returns two ends for each pair of neighbours to which this rank belongs: one for each direction.
+// All ranks have the pairs in the same order. If each rank posts its messages pair by pair, no rank
+// waits forever, even with a backend that sends each message at once.
 std::vector<channel_end> channel_ends(int me, int size);
 
 // Returns the values that a rank sends or receives over a channel.
@@ -65,7 +65,8 @@ struct lent_values {
     p.rank.device().record(event, end.on);
     p.rank.device().wait(on, event, {});
   }
-  // Reuses the memory: overwrites values that were sent, copies values that were received.
+  // Reuses the memory of messages: overwrites values that were sent, copies values that were
+  // received.
   void use_again(Probe const& p) const {
     auto const queue = p.rank.device().on(stream::compute);
     auto const bytes = lent.span().size_bytes();
@@ -83,9 +84,10 @@ struct lent_values {
 };
 
 // Sends several messages on each channel at a time, including an empty one, and makes other calls
-// meanwhile. `late`: ranks with an odd (1) or even (0) number post after the others have posted,
-// and after a wait that does not wait might have ended; then there are no other calls, as they
-// would make all ranks late. -1: none is late.
+// meanwhile. `late`: 1 if ranks with an odd number are late, 0 if ranks with an even number are, -1
+// if none is. A late rank posts after the others have posted, and after so long a time that a
+// faulty wait of the others has ended. With late ranks there are no other calls, because these
+// would make all ranks late.
 template <class T, class Probe>
 void check_posted_messages(Probe& p, std::size_t n, int late) {
   std::array<std::size_t, 4> const counts{n, n, 0, n / 2 + 1};
@@ -122,9 +124,9 @@ void check_posted_messages(Probe& p, std::size_t n, int late) {
   p.salt += channel_count;
 }
 
-// Each rank waits for the messages that go forth, and then takes part in a call. The messages that
-// go back are sent only after that, but their receives are posted already: a wait for one channel
-// must not wait for another.
+// Each rank waits for the messages in one direction, and then takes part in a collective. The
+// messages in the other direction are sent only after this collective, but their receives are
+// posted already: a wait for one channel must not wait for another channel.
 template <class Probe>
 void check_channels_apart(Probe& p) {
   std::size_t const n = 5;
@@ -152,8 +154,8 @@ void check_channels_apart(Probe& p) {
   p.salt += channel_count;
 }
 
-// Messages are refused on a channel that is not between the two ranks, and to a rank that is not a
-// neighbour.
+// A message must be refused if its channel does not connect the two ranks, or if the ranks are not
+// neighbours.
 template <class Probe>
 void check_refused_channels(Probe& p) {
   auto values = p.template put_own<double>(1);

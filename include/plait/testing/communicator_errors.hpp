@@ -50,8 +50,8 @@ struct communicator_error {
   char const* name;
   thrown_type type;
   std::array<char const*, 2> words;
-  // True if only a backend whose ranks compare their calls finds it; each rank alone finds the
-  // others.
+  // True if the mistake is found only by a backend whose ranks compare their calls. Each rank finds
+  // the other mistakes without the other ranks.
   bool compared = false;
 };
 
@@ -103,15 +103,15 @@ inline constexpr communicator_error communicator_errors[] = {
 
 bool is_message(mistake which);
 
-// Groups over these axes have the members of the groups over axis::data.
+// Two axes over which groups have the same members as the groups over axis::data.
 inline constexpr axis_set other_axes = axis::data | axis::tensor;
 
-// Returns the fault of a thrown exception; empty if it is as expected.
+// Returns the difference between a thrown exception and the expected one; empty if there is none.
 [[gnu::cold]] std::string fault_of(communicator_error const& expected,
                                    std::exception const& thrown);
 
-// Makes this rank's call of a mistake, in which the calls of all ranks do not fit together. `other`
-// is a rank that makes a different call.
+// Makes the call of this rank for mistake `which`, in which the calls of the ranks contradict each
+// other. `other` is true on the rank whose call differs from the calls of the others.
 template <class Rank, class Comm>
 void make_mistake(mistake which, Rank& rank, Comm& comm, std::span<float> x, std::span<float> all,
                   std::span<std::int32_t> y) {
@@ -153,13 +153,14 @@ void make_mistake(mistake which, Rank& rank, Comm& comm, std::span<float> x, std
   }
 }
 
-// The findings of this process's ranks about a mistake.
+// The findings of this process's ranks about a mistake, and how many ranks took part and got an
+// exception.
 struct mistake_witness {
   communicator_findings findings;
   std::atomic<int> took_part = 0, were_told = 0;
 };
 
-// Runs one rank's part of a mistake. Its exception ends the job.
+// Makes one rank's call of a mistake. The exception that follows ends the job.
 template <class Rank>
 void check_mistake(Rank& rank, communicator_error const& expected, mistake_witness& witness) {
   communicator_probe<Rank> p{rank, axis::data, witness.findings};
@@ -177,7 +178,7 @@ void check_mistake(Rank& rank, communicator_error const& expected, mistake_witne
   try {
     make_mistake(expected.which, rank, p.comm(), x.span(), all.span(), y.span());
     p.settle();
-  } catch (job_aborted const&) {  // another rank was told first
+  } catch (job_aborted const&) {  // another rank got its exception first
     throw;
   } catch (std::exception const& thrown) {
     ++witness.were_told;
@@ -190,7 +191,7 @@ void check_mistake(Rank& rank, communicator_error const& expected, mistake_witne
 
 }  // namespace detail
 
-/// The mistakes that `check_communicator_error` makes are numbered from 0 to one below this.
+/// The number of mistakes that `check_communicator_error` can make. They are numbered from 0.
 inline constexpr int communicator_error_count =
     static_cast<int>(sizeof(detail::communicator_errors) / sizeof(detail::communicator_errors[0]));
 
@@ -200,19 +201,19 @@ communicator_error const& communicator_error_at(int which);
 
 }  // namespace detail
 
-/// True if only a backend whose ranks compare their calls finds mistake `which`.
+/// True if mistake `which` is found only by a backend whose ranks compare their calls.
 [[nodiscard]] inline bool communicator_error_is_compared(int which) {
   return detail::communicator_error_at(which).compared;
 }
-/// True if mistake `which` is found only by a backend whose groups with equal members compare their
-/// calls.
+/// True if mistake `which` is found only by a backend that compares the calls of two groups with
+/// equal members.
 [[nodiscard]] inline bool communicator_error_is_of_equal_groups(int which) {
   return detail::communicator_error_at(which).which == detail::mistake::axes;
 }
 
-/// Lets the ranks of a launch make mistake `which`. Each rank that takes part must get an exception
-/// of the right type whose text names both calls, and `backend.run` must throw it. `ranks`: as many
-/// as the launcher has started.
+/// Makes the ranks of a launch commit mistake `which`. Each rank that takes part must get an
+/// exception of the right type whose text names both calls, and `backend.run` must throw this
+/// exception. `ranks`: the number of ranks that the launcher has started.
 ///
 /// Errors:  input_error if there is no such mistake, or for fewer than two ranks.
 template <class Backend>
@@ -234,7 +235,8 @@ template <class Backend>
                 [&](auto& rank) { detail::check_mistake(rank, expected, witness); });
     if (witness.took_part > 0) failed("the run ended without an error");
   } catch (std::exception const& thrown) {
-    // A process in which no rank was told may end as if another rank's failure had ended it.
+    // If no rank of a process got an exception, the process may end as if the failure of a rank in
+    // another process had ended it.
     bool const aborted = dynamic_cast<job_aborted const*>(&thrown) != nullptr;
     auto const fault = detail::fault_of(expected, thrown);
     if (!fault.empty() && !(aborted && witness.were_told == 0))

@@ -15,8 +15,8 @@
 #include "plait/placement/collective.hpp"
 #include "plait/testing/communicator_probe.hpp"
 
-// Laws that all calls share, or of several calls together. Each function makes the same calls on
-// all ranks of a group and checks the results of its own rank.
+// Laws that hold for all calls, and laws about several calls together. Each function makes the same
+// calls on all ranks of a group and checks the results of its own rank.
 namespace plait::testing::detail {
 
 // Rank and size must equal the rank and the size in the mesh.
@@ -30,8 +30,8 @@ void check_membership(Probe& p) {
                {"expected ", place, " of ", members.size(), ", got ", p.me(), " of ", p.size()}));
 }
 
-// One rank is late. The other ranks start their clocks before a call in which it takes part, so
-// that their times contain its sleep, even if ranks are delayed otherwise.
+// One rank is late. The other ranks start their clocks before a call in which the late rank takes
+// part, so that their times contain its sleep, even if ranks are delayed otherwise.
 template <class Probe>
 void check_barrier(Probe& p) {
   if (p.size() == 1) return p.comm().barrier();
@@ -65,7 +65,7 @@ void expect_counted(Probe& p, traffic const& expected, std::size_t n) {
   }
 }
 
-// Checks the counted traffic and the log of calls.
+// Checks the traffic that the communicator counts, and its log of calls.
 template <class Probe>
 void check_records(Probe& p) {
   std::size_t const n = 5, vector = n * sizeof(double), whole = p.blocks() * vector;
@@ -110,8 +110,9 @@ void check_records(Probe& p) {
                         "; the first that differs is number ", got - log.begin()}));
 }
 
-// Checks <A x, y> == <x, A^T y>, summed over the ranks. The values are small integers, so that no
-// sum is rounded. `x` and `y` are this rank's parts; they are empty if it has none.
+// Checks that <A x, y> == <x, A^T y>, summed over the ranks, where the calls are A (`forward`) and
+// its transpose (`backward`). The values are small integers, so that no sum is rounded. `x` and `y`
+// are this rank's parts; a part is empty if the rank has none.
 template <class Probe, class Forward, class Backward>
 void check_adjoint(Probe& p, char const* pair, std::vector<std::size_t> const& counts,
                    Forward forward, Backward backward) {
@@ -143,7 +144,7 @@ void check_adjoint(Probe& p, char const* pair, std::vector<std::size_t> const& c
   p.salt += 2;
 }
 
-// The pairs of calls that the transition table uses as each other's gradients.
+// Checks the pairs of calls that the transition table uses as each other's gradients.
 template <class Probe>
 void check_adjoints(Probe& p) {
   auto& comm = p.comm();

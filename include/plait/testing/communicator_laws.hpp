@@ -16,13 +16,13 @@
 #include "plait/core/concat.hpp"
 #include "plait/testing/communicator_probe.hpp"
 
-// The results of each call. Each function makes the same calls on all ranks of a group and checks
-// the results of its own rank.
+// Laws about the results of each call. Each function makes the same calls on all ranks of a group
+// and checks the results of its own rank.
 namespace plait::testing::detail {
 
 inline constexpr std::size_t most_for_all_roots = 1000;
 
-// Returns the roots to try: all of them, but only one for large buffers.
+// Returns the root ranks to try: all ranks, but only one for large buffers.
 template <class Probe>
 std::vector<int> roots_of(Probe const& p, std::size_t n) {
   if (n > most_for_all_roots) return {static_cast<int>(p.salt) % p.size()};
@@ -64,8 +64,8 @@ void check_all_reduce(Probe& p, std::size_t n) {
   expect_same_bits_everywhere<T>(p, x, n);
 }
 
-// Each position has a NaN on one rank only, on another rank for each position; the last position
-// has none.
+// At each position but the last, exactly one rank has a NaN. It is not the same rank for all
+// positions.
 template <class T, class Probe>
   requires(is_float<T>)
 void check_not_a_number(Probe& p) {
@@ -152,7 +152,7 @@ template <class T, class Probe>
 void check_ring(Probe& p, std::size_t n) {
   if (p.size() == 1) return;
   int const next = (p.me() + 1) % p.size(), previous = (p.me() + p.size() - 1) % p.size();
-  for (bool const even_ranks_first : {false, true}) {  // else only rank 0 sends first
+  for (bool const even_ranks_first : {false, true}) {  // if false, only rank 0 sends first
     auto send = p.template put_own<T>(n), receive = p.template put_zeros<T>(n);
     p.settle();
     bool const first = even_ranks_first ? p.me() % 2 == 0 : p.me() == 0;
@@ -167,8 +167,9 @@ void check_ring(Probe& p, std::size_t n) {
   }
 }
 
-// Pairs exchange one after another, so that no rank waits in a cycle: forth with three tags, in the
-// order in which they were sent, and back.
+// Pairs of ranks exchange messages one pair after another, so that ranks do not wait in a cycle.
+// Three messages with different tags go from the first rank to the second, and then three go back;
+// they are received in the order in which they were sent.
 template <class T, class Probe>
 void check_pairs(Probe& p, std::size_t n) {
   std::array<int, 3> const tags{7, 0, 1000};

@@ -26,12 +26,12 @@
 
 namespace plait::testing::detail {
 
-// The findings of this process's ranks; ranks of other processes have their own.
+// The failures that the ranks of this process have found. Each process has its own.
 class communicator_findings {
  public:
-  static constexpr int most_alike = 2;  // most sentences of one rank about one law
+  static constexpr int most_alike = 2;  // largest number of sentences of one rank about one law
 
-  // `law`: text that similar failures share.
+  // `law`: a text that is equal for similar failures.
   void add(int world_rank, std::string const& law, std::string const& text);
 
   void move_to(check_report& report);
@@ -82,7 +82,7 @@ std::vector<T> probe_values(int rank, std::size_t count, unsigned salt, std::siz
   return out;
 }
 
-// Returns the values of all ranks; block `rank` has that rank's values.
+// Returns the values of all ranks, one block for each rank in the order of ranks.
 template <class T>
 std::vector<T> probe_values_of_all(int ranks, std::size_t count, unsigned salt,
                                    std::size_t first = 0) {
@@ -94,8 +94,8 @@ std::vector<T> probe_values_of_all(int ranks, std::size_t count, unsigned salt,
   return out;
 }
 
-// The expected sum or maximum over the ranks, and the largest difference for a sum in another
-// order.
+// The sum or maximum over the ranks that a call must return, and the largest allowed difference for
+// a sum whose additions have a different order.
 template <class T>
 struct combined_values {
   std::vector<T> values;
@@ -183,7 +183,7 @@ class probe_buffer {
   bool margins_kept_ = true;
 };
 
-// The call and law that are checked, for the sentence about them.
+// The call and the law that are checked, for a sentence about a failure.
 struct probed_call {
   char const* operation = "";
   std::size_t n = 0;
@@ -202,7 +202,7 @@ std::string value_text(T value) {
   }
 }
 
-// One rank in one of its groups.
+// One rank in one of its groups, with the values and checks that laws use.
 template <class Rank>
 struct communicator_probe {
   using communicator_type = typename Rank::communicator_type;
@@ -214,14 +214,14 @@ struct communicator_probe {
   axis_set over;
   communicator_findings& findings;
   bool sums_in_rank_order = true;
-  unsigned salt = 0;  // equal on all ranks, as all make the same calls
+  unsigned salt = 0;  // equal on all ranks, because all make the same calls
 
   [[nodiscard]] communicator_type& comm() const { return rank.group(over); }
   [[nodiscard]] int me() const { return comm().rank(); }
   [[nodiscard]] int size() const { return comm().size(); }
   [[nodiscard]] std::size_t blocks() const { return static_cast<std::size_t>(comm().size()); }
 
-  // Copies values to the device; they are there after settle().
+  // Starts to copy values to the device. The copy is complete after settle().
   template <class T>
   [[nodiscard]] buffer<T> put(std::vector<T> const& values) const {
     return {rank.device(), values};
@@ -234,7 +234,7 @@ struct communicator_probe {
   [[nodiscard]] buffer<T> put_zeros(std::size_t count) const {
     return put(std::vector<T>(count));
   }
-  // Waits for the device.
+  // Waits until the device has completed its operations.
   void settle() const { rank.device().synchronize(); }
 
   void fail(probed_call const& call, std::string const& element, std::string const& text) const {
@@ -248,7 +248,8 @@ struct communicator_probe {
                               ": ", call.law, ": ", text}));
   }
 
-  // Compares bits, or numbers within bounds if there are any.
+  // Checks that values have the expected bits or, if there are bounds, that the differences are
+  // within them.
   template <class T>
   void expect(buffer<T>& where, std::vector<T> const& expected, probed_call const& call,
               std::vector<double> const& bounds = {}) const {

@@ -42,32 +42,33 @@ struct communicator_suite_options {
   /// The number of ranks of each launch. A backend of processes has as many as its launcher has
   /// started.
   int ranks = 4;
-  /// The numbers of elements of a buffer, or of a block. For more than 1000, one root is tried, on
-  /// one mesh.
+  /// The numbers of elements of a buffer, or of a block. For sizes above 1000 only one root rank
+  /// and one mesh are tried.
   std::vector<std::size_t> sizes{0, 1, 3, 64, 1000, 100003};
   /// The number of times that all groups are used in turn.
   int rounds = 1000;
-  /// True if sums have the bits of additions in rank order. Otherwise they are compared within the
-  /// bound for any order; all ranks must have equal bits in any case.
+  /// True if sums have the bits of additions in rank order. Otherwise sums are compared within the
+  /// error bound for any order. In both cases all ranks must have equal bits.
   bool sums_in_rank_order = true;
-  /// True if a maximum is NaN where the value of any rank is NaN. It is not in NCCL and need not be
-  /// in MPI.
+  /// True if a maximum is NaN wherever the value of any rank is NaN. NCCL does not promise this,
+  /// and MPI need not.
   bool maximum_keeps_nan = true;
-  /// True if ranks whose calls differ get an exception. Otherwise only mistakes that each rank sees
-  /// alone are made.
+  /// True if ranks whose calls contradict each other get an exception. Otherwise the suite makes
+  /// only mistakes that each rank can find without the other ranks.
   bool compares_calls = true;
-  /// True if this also holds for calls of two groups with equal members, over different axes.
+  /// True if such ranks also get an exception when they call two groups with equal members, over
+  /// different axes.
   bool compares_equal_groups = true;
-  /// True if messages between stages are posted on channels, and a post does not wait. Otherwise
-  /// the backend sends them at once, and they are posted in an order in which each may wait for its
-  /// other end.
+  /// True if stages post messages on channels, and a post does not wait. Otherwise the backend
+  /// sends each message at once, and the suite posts messages in an order in which each post may
+  /// wait for its receiver or sender.
   bool has_channels = true;
-  /// True if launches that fail are part of the suite. Set it to false for processes that end after
-  /// an error, and start one job for each `check_communicator_error`.
+  /// True if the suite includes launches that fail. Set it to false for processes that end after an
+  /// error, and start one job for each `check_communicator_error`.
   bool errors = true;
 };
 
-/// A communicator that keeps records through `communicator_calls`.
+/// A communicator that records its calls by `communicator_calls`.
 template <class Comm>
 concept keeps_records =
     communicator<Comm> && requires(Comm& comm, std::vector<plait::detail::logged_call>* log) {
@@ -103,14 +104,15 @@ consteval void require_records() {
                 "log_calls() or call_for(); derive it from plait::ext::communicator_calls");
 }
 
-// Returns the laws that the options take out of the suite, a sentence for each.
+// Returns the laws that the options leave out of the suite, one sentence for each.
 std::vector<std::string> left_out(communicator_suite_options const& options);
 
-// Returns a mesh of one axis, and meshes of up to three axes if `ranks` has the factors: then
+// Returns a mesh of one axis and, if `ranks` has enough factors, a mesh of two or three axes, whose
 // groups overlap.
 std::vector<mesh> meshes_of(int ranks);
 
-// Returns pipelines of all ranks and, if there are enough, of every second rank.
+// Returns a mesh with one pipeline of all ranks and, if there are enough ranks, a mesh with two
+// pipelines, each of every second rank.
 std::vector<mesh> stage_meshes_of(int ranks);
 
 template <class Rank, class... T>
@@ -135,7 +137,7 @@ void check_channels(communicator_probe<Rank> p, element_list<T...>,
     if (n <= most) (check_posted_messages<T>(p, n, -1), ...);
 }
 
-// Returns false if the run threw.
+// Runs a program on a mesh; returns false if the run threw an exception.
 template <class Backend, class Program>
 bool check_on_mesh(Backend const& backend, mesh const& grid, std::string const& what,
                    check_report& report, Program program) {
@@ -152,7 +154,7 @@ bool check_on_mesh(Backend const& backend, mesh const& grid, std::string const& 
   return failure.empty();
 }
 
-// Checks all calls on all meshes; returns false if a run threw.
+// Checks all calls on all meshes; returns false if a run threw an exception.
 template <class Elements, class Backend>
 bool check_all_calls(Backend const& backend, communicator_suite_options const& options,
                      check_report& report) {
@@ -194,12 +196,12 @@ bool check_all_channels(Backend const& backend, communicator_suite_options const
 
 }  // namespace detail
 
-/// Runs every call of a backend's communicators, on all groups of meshes with `options.ranks`
-/// ranks, and compares values, traffic and errors with the documented behaviour. Needs `double` in
-/// addition to `Elements`.
+/// Makes every call of a backend's communicators, on all groups of meshes with `options.ranks`
+/// ranks, and compares values, traffic and errors with the documented behaviour. The backend must
+/// support `double` in addition to `Elements`.
 ///
-/// The report's `checked` begins with the laws that the options leave out. A process reports the
-/// failures of its own ranks. After a run that threw, the check ends.
+/// The report's `checked` begins with the laws that the options leave out. Each process reports the
+/// failures of its own ranks. The check ends after a run that threw an exception.
 /// Cost:    seconds with the default options; a launch of the backend up to four times, and one
 ///          more for each of the mistakes.
 template <class Elements = communicator_elements, class Backend>

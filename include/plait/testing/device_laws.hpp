@@ -21,8 +21,9 @@ namespace plait::testing::detail {
 // Returns bytes that differ from their neighbours.
 std::vector<std::byte> pattern_of(std::size_t count, unsigned salt);
 
-// Adds a failure if bytes that were copied to a device and back differ, or if bytes next to them
-// have changed. `copied` begins `before` bytes after the begin of `got`.
+// Adds a failure if bytes that were copied to a device and back are not equal, or if bytes next to
+// them have changed. `got` is the memory around the copied bytes; they begin `before` bytes after
+// its begin.
 void compare_copied(check_report& report, std::string const& law,
                     std::vector<std::byte> const& copied, std::vector<std::byte> const& got,
                     std::size_t before, std::byte next_to_them);
@@ -33,8 +34,8 @@ class device_laws {
  public:
   device_laws(Device& device, check_report& report) : device_(device), report_(report) {}
 
-  /// Returns true if memory and the order of a stream work; without them, the other laws cannot be
-  /// checked.
+  /// Returns true if memory and the order of a stream work. The other laws can be checked only if
+  /// they do.
   [[nodiscard]] bool check() {
     std::size_t const before = report_.failures.size();
     std::string const kind = device_.kind();
@@ -51,7 +52,7 @@ class device_laws {
     return true;
   }
 
-  /// Adds a failure if the memory that kernels have allocated is less than at the last call.
+  /// Adds a failure if workspace_bytes() is less than at the last call of this function.
   void check_workspace() {
     if constexpr (Device::parts.counts_workspace) {
       std::size_t const now = device_.workspace_bytes();
@@ -93,7 +94,7 @@ class device_laws {
     device_.synchronize();
     return out;
   }
-  /// Adds a failure unless all numbers are `expected`, once all streams are empty.
+  /// Waits for all streams, and adds a failure unless all numbers are `expected`.
   void expect(floats const& of, float expected, std::string const& sentence) {
     device_.synchronize();
     std::vector<float> got(count);
@@ -133,7 +134,8 @@ class device_laws {
       auto const what = ext::concat({"upload() and download() of ", bytes, " bytes"});
       compare_copied(report_, what, sent, got, before, next);
       compare_copied(report_, what, sent, whole, before, next);
-      // The host changes the bytes that it has uploaded.
+      // The host changes the bytes directly after upload(), which must not change the uploaded
+      // bytes.
       auto changed = pattern_of(bytes, 7);
       auto const second = changed;
       device_.upload(changed.data(), room.data() + before, bytes);

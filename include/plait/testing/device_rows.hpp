@@ -30,7 +30,8 @@
 #include "plait/testing/report.hpp"
 #include "plait/testing/row_operands.hpp"
 
-// Compares the kernels of a device with the host's, one row of operation/rows.hpp after another.
+// Compares the kernels of a device with the kernels of the host, one operation of
+// operation/rows.hpp after another.
 namespace plait::testing::detail {
 
 // Functions as users write them: named types, for devices that compile them.
@@ -61,7 +62,7 @@ struct function_of_row {
   }
 };
 
-/// Runs the rows with elements of type T on a device and on the host.
+/// Runs the operations with elements of type T on a device and on the host.
 template <class Device, class T>
 class device_rows {
   using queue = typename Device::queue;
@@ -74,7 +75,7 @@ class device_rows {
               std::vector<std::string>& without)
       : device_(device), tolerance_(tolerance), report_(report), without_(without) {}
 
-  /// Checks all rows, with extents of several elements and with extents of one.
+  /// Checks all operations, with indices of several elements and with indices of one element.
   void check() {
     for (index_lengths const& at :
          {index_lengths(5).with('c', 19).with('n', 6).with('k', 7), index_lengths(1)}) {
@@ -129,7 +130,8 @@ class device_rows {
                 epilogue<T, function_of_one>{
                     .row = row.data, .mapped = mapped.data, .added = added.data});
         });
-    // After a function of two operands, the product itself is not read, so it shares memory.
+    // With an epilogue of two operands, the product itself is not read again, so it may share
+    // memory with the epilogue's result.
     run_as<operation::matmul, in, in, in, T>(
         {.lengths = at,
          .text = "a(m k), b(k n), kept(m n) -> mapped(m n)",
@@ -197,7 +199,8 @@ class device_rows {
     run<operation::layer_norm_backward_parameters, in, in, in, T, T>({at});
     run<operation::layer_norm_backward, in, in, in, in, T, T, T>({at}, ext::matrix<in>{},
                                                                  ext::matrix<T>{});
-    // If there is a sum, the contents of dx are undefined, so the sum may share its memory.
+    // If there is a sum, the contents of dx are undefined afterwards, so the sum may share the
+    // memory of dx.
     run_as<operation::layer_norm_backward, in, in, in, in, in, T, T, T>(
         {.lengths = at,
          .text = "dy(r c), x(r c), statistics(r 21), gamma(1 c), added(r c) -> sum(r c), "
@@ -221,7 +224,8 @@ class device_rows {
   }
 
   void check_tables(index_lengths const& at) {
-    // Some ids are rows of other ranks' parts of the table, in front of and after this rank's part.
+    // Some ids are row numbers before or after this rank's block of the table: other ranks have
+    // these rows.
     auto const ids = static_cast<std::int32_t>(at['v'] + 2);
     run<operation::gather_rows, index, in, T>({.lengths = at, .below = ids}, std::size_t{1});
     run<operation::scatter_add_rows, index, in, T>({.lengths = at, .below = ids}, std::size_t{1});
@@ -305,7 +309,8 @@ class device_rows {
   template <class Target>
   void check_targets(index_lengths const& of, Target target) {
     std::int32_t const ignored = 2;
-    // Gradients also have the columns of the padding, which are the gaps of the logits.
+    // The gradients have columns for the padding of the classes, where the logits have gaps between
+    // rows.
     auto const at = of.with('t', Target::terms).with('d', of['c'] + row_operands::gap);
     auto const classes = static_cast<std::int32_t>(at['c']);
     row_setting const whole{.lengths = at, .gaps = "logits", .below = classes};
@@ -338,7 +343,8 @@ class device_rows {
         });
   }
 
-  /// Checks the joint kernel; the host has kernels only for its parts.
+  /// Checks the kernel that computes a loss and its gradient together. The host has only separate
+  /// kernels for the two.
   template <class Target>
   void check_joint_loss(row_setting how, Target target, std::int32_t ignored) {
     using joint = operation::cross_entropy_with_gradient;
@@ -405,7 +411,7 @@ class device_rows {
 
   void check_norms_of_images(index_lengths const& at) {
     double const epsilon = 1e-5, share = 0.25;
-    // The last sample does not count.
+    // The last sample is missing, so it must not count.
     ext::norm_shape of{.samples = 1, .present = 1};
     if (!is_small_)
       of = {.samples = 4,
@@ -430,7 +436,7 @@ class device_rows {
         {.lengths = lengths,
          .text = "dy(r m), x(r m), statistics(1 s) -> +dgamma(1 c), +dbeta(1 c)"},
         of);
-    // The other rows use sets of one channel and all samples.
+    // The other operations normalise over sets of one channel and all samples.
     of.samples_together = of.samples;
     of.channels_together = 1;
     of.everywhere = 3 * of.count_of(0);
@@ -468,7 +474,7 @@ class device_rows {
 
   // ---- One row ----------------------------------------------------------------------------------
 
-  /// Runs queue.run(row, operands..., numbers...).
+  /// Runs queue.run(row, operands..., numbers...) on the host and on the device.
   template <operation::is_row Row, class... Elements, class... Numbers>
   void run(row_setting const& how, Numbers const&... numbers) {
     run_as<Row, Elements...>(how, [&](auto const& q, auto... operands)
@@ -477,7 +483,8 @@ class device_rows {
                              { q.run(Row{}, operands..., numbers...); });
   }
 
-  /// Runs call(queue, operands...), if it can be called, on the host and on the device.
+  /// Runs call(queue, operands...) on the host and on the device, if the device's queue can be
+  /// called so.
   template <operation::is_row Row, class... Elements, class Call>
   void run_as(row_setting const& how, Call const& call) {
     if constexpr (!std::invocable<Call const&, queue const&, ext::matrix<Elements>...>) {
@@ -510,11 +517,12 @@ class device_rows {
     }
   }
 
-  /// Waits for operations that an error has left in streams, before the memory of the row is freed.
+  /// Waits for operations that are still running after an error, because their operands are in
+  /// memory that is freed next.
   void end_streams() const {
     try {
       device_.synchronize();
-    } catch (std::exception const&) {  // the same error again
+    } catch (std::exception const&) {  // the wait reports the first error again
     }
   }
   static void add_once(std::vector<std::string>& names, std::string const& name) {

@@ -19,7 +19,7 @@ struct image_call {
   std::size_t channels = 0, outputs = 0;  ///< number of channels on this rank
 };
 
-/// Computes the result of a call. `in(k)`: the numbers of operand k. No bias is added.
+/// Computes the result of a call, without adding a bias. `in(k)` returns the numbers of operand k.
 inline void make_on_images(image_call const& call, auto in, auto& out) {
   auto const kernel = std::size_t(call.windows.kernel), window = kernel * kernel;
   std::size_t const x_map = std::size_t(call.x.map()), y_map = std::size_t(call.y.map());

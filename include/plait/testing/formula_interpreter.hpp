@@ -16,15 +16,16 @@
 #include "plait/formula/node.hpp"
 #include "plait/testing/formula_images.hpp"
 
-/// Runs the nodes of a formula on arrays of double, whole or as one of several ranks has them. It
-/// is implemented independently of the operations that a layer issues, so each checks the other.
+/// Computes the nodes of a formula on arrays of double, as whole values or as the part that one of
+/// several ranks has. The code shares nothing with the operations that a layer issues, so each
+/// checks the other.
 namespace plait::testing::tables {
 
 using formula::dimension;
 using formula::node;
 using formula::node_kind;
 
-/// Numbers whose index is checked: a trial also runs cuts that cannot work.
+/// Numbers that are read with a checked index, because a trial also runs cuts that cannot work.
 class numbers : public std::vector<double> {
  public:
   using std::vector<double>::vector;
@@ -32,7 +33,7 @@ class numbers : public std::vector<double> {
   double const& operator[](std::size_t index) const { return at(index); }
 };
 
-/// One type for the tables of all formulas, which tests may change.
+/// The type of the graphs (tables of nodes) of all formulas. Tests may change a graph.
 using table = formula::graph<256>;
 using values_of_form = formula::cut_values<table>;
 
@@ -54,7 +55,8 @@ table as_table(Graph const& from) {
   return out;
 }
 
-/// A map or a slope in a table, called with the place of an element and the node's operands.
+/// A function of elements (a map or a slope) of a table. It is called with the place of an element
+/// and the node's operands.
 using element_function = double (*)(formula::index_place const&, double const*);
 
 template <class Function, std::size_t... K>
@@ -102,8 +104,8 @@ struct local_shape {
   void split(std::size_t column, std::size_t (&out)[node::most_factors]) const {
     for (int f = factor_count - 1; f >= 0; --f) out[f] = column % factors[f], column /= factors[f];
   }
-  /// Returns the element that an element of `made` reads, with shapes aligned at their last factors
-  /// (as in broadcasting).
+  /// Returns the index of the element that is read for an element of `made`, if the shapes are
+  /// aligned at their last factors and broadcast.
   [[nodiscard]] std::size_t aligned(local_shape const& made, std::size_t row,
                                     std::size_t column) const {
     std::size_t of_made[node::most_factors]{}, out = rows == 1 ? 0 : row;
@@ -116,7 +118,7 @@ struct local_shape {
   }
 };
 
-/// Computes nodes of a table, for one rank.
+/// Computes the nodes of a table, for one rank.
 class node_maker {
  public:
   static constexpr double epsilon = 1e-5;  // epsilon of norms
@@ -147,7 +149,7 @@ class node_maker {
     for (int f = 0; f < n.factor_count; ++f) out.factors[f] = length(n.factors[f]);
     return out;
   }
-  /// Returns the index in the whole dimension of an index of this rank.
+  /// Returns the index in the whole dimension, given an index in this rank's block.
   [[nodiscard]] std::size_t whole_index(dimension const& of, std::size_t index) const {
     if (!is_cut(of)) return index;
     std::size_t const piece = std::size_t(of.extent / g.pieces_of(of.variable));
@@ -158,7 +160,7 @@ class node_maker {
     if (!g.at[value].is_per_row()) return whole_index(g.at[value].rows, row);
     return is_cut(g.at[value].rows) ? rank * local_positions() * batch + row : row;
   }
-  /// Returns the index, among all elements, of an element of this rank.
+  /// Returns the number of an element in the whole value, given its number in this rank's part.
   [[nodiscard]] std::size_t whole_element(int value, std::size_t element) const {
     local_shape const here = shape(value);
     std::size_t index[node::most_factors]{};
@@ -363,7 +365,7 @@ class node_maker {
     }
   }
   static bool is_column(double id, std::size_t width) { return id >= 0 && id < double(width); }
-  /// Computes logarithms of sums of exponentials, maxima, and their gradients.
+  /// Computes log-sum-exp and maximum of rows, and their gradients.
   void of_rows(node const& n, auto in, std::size_t width, numbers& out) const {
     for (std::size_t row = 0; row < in(0).size() / width; ++row) {
       double const* const x = in(0).data() + row * width;
@@ -377,7 +379,8 @@ class node_maker {
         out[row * width + c] = std::exp(x[c] - in(1)[row]) * in(2)[row];
     }
   }
-  /// Computes a contraction; each letter has an index, and the letter of the rows has the position.
+  /// Computes a contraction by loops over an index for each letter; the letter of the rows is the
+  /// position.
   void contract(node const& n, auto in, auto of, local_shape const& made, numbers& out) const {
     std::size_t lengths[26]{}, index[26]{};
     local_shape const shapes[]{of(0), of(1), made};
@@ -530,7 +533,8 @@ class node_maker {
       }
     }
   }
-  /// Looks rows up in a table; a rank with a block of the rows finds zeros for the other rows.
+  /// Looks up rows in a table, or adds gradients to them. A rank with a block of the table has
+  /// zeros for the rows of other ranks.
   void look_up(node const& n, node const& result, auto in, auto of, numbers& out) const {
     bool const is_gather = n.row->name == std::string_view("gather_rows");
     dimension const all = is_gather ? g.at[n.operands[1]].rows : result.rows;

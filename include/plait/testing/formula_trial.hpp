@@ -13,10 +13,11 @@
 #include "plait/placement/placement.hpp"
 #include "plait/testing/formula_interpreter.hpp"
 
-/// Runs all nodes of a formula on several ranks, and joins their results.
+/// Runs all nodes of a formula on several ranks, and joins the ranks' results.
 namespace plait::testing::tables {
 
-/// Inputs, parameters and the gradient of the output, with uneven numbers of both signs.
+/// The inputs, the parameters and the gradient of the output in a trial, as uneven numbers of both
+/// signs.
 struct given_numbers {
   std::vector<numbers> inputs, parameters;
   numbers dy, term_seed;  ///< term_seed: factor of each row's term of the loss; dy of a loss
@@ -48,8 +49,8 @@ inline double worse(double a, double b) {
   return std::isnan(a) || std::isnan(b) ? std::numeric_limits<double>::infinity() : std::max(a, b);
 }
 
-/// The output and the gradients of inputs and parameters, whole. A term of the loss is stored after
-/// the output.
+/// The whole output and the whole gradients of inputs and parameters. A layer's term of the loss is
+/// appended to the output.
 struct outcome_of_table {
   numbers y;
   std::vector<numbers> dx, dp;
@@ -75,7 +76,7 @@ inline void add_term(table const& g, numbers const& term, numbers& y) {
   if (g.loss_term >= 0 && !g.is_loss) y.insert(y.end(), term.begin(), term.end());
 }
 
-/// All values of a table on each of several ranks.
+/// The values of all nodes of a table, on each of several ranks.
 class table_run {
  public:
   /// `partial`: the values that are summands on each rank; `completed`: the values that ranks sum.
@@ -114,14 +115,15 @@ class table_run {
     }
   }
 
-  /// Returns the whole of a value that ranks hold as blocks, as summands, or as equal copies.
+  /// Returns a whole value, joined from the ranks' blocks, summands, or equal copies. `unlike`:
+  /// increased to the largest difference between copies.
   numbers whole(int value, bool is_partial, double& unlike) const {
     if (value < 0) return {};
     std::vector<numbers> each;
     for (auto const& of_rank : values_) each.push_back(of_rank[std::size_t(value)]);
     return joined(value, each, is_partial, unlike);
   }
-  /// Returns the gradient of a parameter, to which several nodes add.
+  /// Returns the whole gradient of a parameter, to which several nodes may add.
   numbers gradient_of_parameter(int parameter, bool is_partial, double& unlike) const {
     int const value = g.parameters[parameter];
     std::vector<numbers> each;
@@ -134,8 +136,8 @@ class table_run {
     }
     return joined(value, each, is_partial, unlike);
   }
-  /// Returns true if the ranks' results form the whole: each as blocks, as equal copies, or as
-  /// summands.
+  /// Returns true if the ranks' results form the expected whole. Each result may be in blocks, in
+  /// equal copies, or in summands.
   [[nodiscard]] bool makes(outcome_of_table const& expected) const {
     auto const is_right = [](numbers const& whole, auto get, bool may_be_sum = true) {
       for (int is_sum = 0; is_sum <= (may_be_sum ? 1 : 0); ++is_sum) {
@@ -148,7 +150,7 @@ class table_run {
       }
       return false;
     };
-    // A loss, or a term of it, is whole on each rank.
+    // A loss, or a term of the loss, must be whole on each rank.
     bool out = is_right(
         expected.y,
         [&](bool is_sum, double& unlike) {
@@ -176,7 +178,8 @@ class table_run {
       for (std::size_t k = 0; k < sum.size(); ++k) sum[k] += values_[rank][std::size_t(value)][k];
     for (auto& of_rank : values_) of_rank[std::size_t(value)] = sum;
   }
-  /// Splits a value into summands of different signs and sizes.
+  /// Turns a whole value into this rank's summand of it. The summands of the ranks differ in sign
+  /// and size.
   static void take_summand(numbers& of, std::size_t rank, std::size_t ranks) {
     double const others = double(ranks - 1);
     for (std::size_t k = 0; k < of.size(); ++k) {
@@ -221,7 +224,7 @@ inline outcome_of_table run_whole(table const& g, std::vector<element_function> 
 }
 
 /// Runs the table on ranks that cut a variable, and joins the results by the placements of the
-/// form: the gradient of a replicate value is a sum of summands, other gradients are whole or
+/// form. The gradient of a replicate value is a sum of summands; other gradients are whole or in
 /// blocks.
 inline outcome_of_table run_form(table const& g, std::vector<element_function> const& functions,
                                  given_numbers const& given, values_of_form const& form,
@@ -245,7 +248,7 @@ inline outcome_of_table run_form(table const& g, std::vector<element_function> c
 
 // ---- Trials of cuts -----------------------------------------------------------------------------
 
-/// A formula without its type.
+/// The graph and the functions of a formula, without the type of the formula.
 struct tried_formula {
   table g;
   std::vector<element_function> functions;
@@ -272,18 +275,18 @@ struct tried_cut {
 
   formula::refusal why = formula::refusal::none;  ///< the reason for a refusal
 
-  /// Returns true if the rules refuse a cut that works. Kernels that cannot process pieces of
-  /// columns, and ranks that each have a part of the loss, are not faults of the rules.
+  /// Returns true if the rules refuse a cut that works. It is not a fault of the rules if a kernel
+  /// cannot process separate pieces of columns, or if each rank would have a part of the loss.
   [[nodiscard]] bool is_missing() const {
     return !is_listed && works_anyway && !ranks.empty() && why != formula::refusal::in_pieces &&
            why != formula::refusal::of_function && why != formula::refusal::cuts_loss;
   }
 };
 
-/// Returns true if ranks that cut a variable compute right numbers. No rule is applied: each rank
-/// has blocks of the inputs and parameters that have the variable and runs all nodes. Then the
-/// blocks, the sums over ranks or the equal copies must be the output and the gradients. A
-/// parameter with one row that lacks the variable may be added on one rank only.
+/// Returns true if ranks that cut a variable compute right numbers. The rules of forms are not
+/// applied: each rank has blocks of the inputs and parameters that have the variable, and runs all
+/// nodes on them. The ranks' blocks, equal copies or summands must then form the output and the
+/// gradients. A parameter with one row that lacks the variable may be added on one rank only.
 inline bool works_on_trial(tried_formula const& of, given_numbers const& given, int variable,
                            std::size_t ranks, outcome_of_table const& whole) {
   table const& g = of.g;
@@ -299,14 +302,14 @@ inline bool works_on_trial(tried_formula const& of, given_numbers const& given, 
     try {
       table_run const run(g, of.functions, given, variable, ranks, partial);
       if (run.makes(whole)) return true;
-    } catch (std::out_of_range const&) {  // a node read a block instead of the whole
+    } catch (std::out_of_range const&) {  // a node read a block where it needs the whole value
     }
   }
   return false;
 }
 
-/// Returns the distance of a form from the whole; infinity if a node reads a block instead of the
-/// whole.
+/// Returns the largest distance between the results of a form and the results of one rank. It is
+/// infinity if a node reads a block where it needs the whole value.
 inline double distance_of_form(tried_formula const& of, given_numbers const& given,
                                values_of_form const& form, int variable, std::size_t ranks,
                                outcome_of_table const& whole) {
@@ -340,7 +343,8 @@ inline tried_cut try_cut(tried_formula const& of, int variable, given_numbers co
   }
   return out;
 }
-/// Tries each variable of a formula, listed or not, and the form in which all ranks do the same.
+/// Tries to cut each variable of a formula, listed or not, and runs the form in which all ranks do
+/// the same work.
 inline std::vector<tried_cut> try_cuts(tried_formula const& of) {
   table const& g = of.g;
   auto const given = of.given();

@@ -39,8 +39,8 @@ inline constexpr std::size_t integers_per_row =
         ? first_leaf<L>.inputs[1].width
         : 1;
 
-/// Makes the numbers of a trial. `both_signs`: parameters with a constant initializer other than 0
-/// get numbers of both signs.
+/// Chooses the numbers of a trial. `both_signs`: parameters with a constant initializer other than
+/// 0 get numbers of both signs.
 template <class L>
 trial_setup make_setup(layer_options const& options, bool both_signs = true) {
   auto constexpr choice = form_choices<L>[0];
@@ -87,7 +87,8 @@ trial_setup make_setup(layer_options const& options, bool both_signs = true) {
         if (classes > 0) limit = std::min(limit, static_cast<std::int32_t>(classes));
     } else
       for (auto const& parameter : first.parameters) {
-        // If there are other inputs, the first matrix may not be a table of tokens.
+        // If the layer has other inputs than tokens, its first matrix may not be the table of the
+        // tokens, so the smallest matrix limits the tokens.
         auto const length = static_cast<std::int32_t>(parameter.rows);
         bool const is_smaller = first.flowing_inputs() > 1 && length < limit;
         if (parameter.rank == 2 && (limit == 2 || is_smaller)) limit = length;
@@ -104,7 +105,7 @@ trial_setup make_setup(layer_options const& options, bool both_signs = true) {
       out.changed_tokens[r] = (out.tokens[r] + 1) % limit;
   if constexpr (is_loss) {
     out.missing_token = ext::ignored_target;
-    out.loss_scale = 0.25;  // finds a layer that forgets the factor
+    out.loss_scale = 0.25;  // so that a layer that does not multiply by the scale is found
     out.targets = random_numbers(key(), rows * first.inputs[1].width, 0, 1);
     if (first.takes_weights) {
       out.row_weights = random_numbers(key(), rows, 1, 0.5);
@@ -117,17 +118,17 @@ trial_setup make_setup(layer_options const& options, bool both_signs = true) {
   return out;
 }
 
-/// Runs one job by `run`, its run_trial; an exception counts as a failure.
+/// Runs one job by `run`, a function run_trial. An exception counts as a failure.
 bool run_checked(check_report& report, std::string const& where, trial (*run)(trial_setup const&),
                  trial_setup const& setup, trial& out);
 
-/// The tolerance, as a share of the largest element, in a type other than double, in which every
-/// value between two operations is rounded.
+/// The tolerance, relative to the largest element, for a type other than double, in which the
+/// result of each operation is rounded.
 template <class T>
 inline constexpr double rounding_of = std::is_same_v<T, float> ? 1e-5 : 0.03;
 
-/// Rounds the numbers of a trial, so that a trial in another type has the same numbers as in
-/// double.
+/// Rounds the numbers of a trial to another type, so that a trial in this type and a trial in
+/// double have the same numbers.
 template <class T>
 trial_setup rounded(trial_setup setup) {
   auto const round = [](std::vector<double>& values) {
@@ -141,12 +142,12 @@ trial_setup rounded(trial_setup setup) {
   return setup;
 }
 
-/// The facts and numbers with which a layer is checked, in one type for all layers.
+/// The description and the numbers with which a layer is checked, as one type for all layers.
 struct checked_layer {
   trial_setup setup{};
   compared_tensor output{};
   loss_counts losses{};    ///< empty if the layer is not a loss
-  std::int32_t width = 1;  ///< width of its first input
+  std::int32_t width = 1;  ///< width of the layer's first input
   bool sums_samples = false;
   double rounding = double_rounding;
 
@@ -169,7 +170,7 @@ checked_layer make_checked(trial_setup setup, double rounding = double_rounding)
   return out;
 }
 
-/// Checks the results of one job, `got`, that was run with `setup`.
+/// Checks the laws that concern a single job: `got` has its results, and `setup` its numbers.
 void check_alone(check_report& report, std::string const& where, checked_layer const& layer,
                  trial_setup const& setup, trial const& got, trial (*run)(trial_setup const&));
 
@@ -177,14 +178,14 @@ void check_alone(check_report& report, std::string const& where, checked_layer c
 void check_targets(check_report& report, std::string const& of_all, checked_layer const& layer,
                    trial const& usual, trial (*run)(trial_setup const&));
 
-/// Checks all laws of a job: `expected` has the results that it must have, and `law` names the
-/// reason.
+/// Checks all laws of a job. `expected` has the results that the job must have, and `law` says why.
 void check_job(check_report& report, std::string const& where, checked_layer const& layer,
                trial const& expected, trial const& got, trial (*run)(trial_setup const&),
                std::string const& law);
 
-/// Runs the job with which other jobs are compared. If its numbers are not finite, a parameter may
-/// have to be positive: then the layer of `make_positive` is used, if its numbers are finite.
+/// Runs the job with whose results other jobs are compared. If its results are not finite, a
+/// parameter may have to be positive: the layer is then replaced by the layer that `make_positive`
+/// returns, if its results are finite.
 inline bool run_reference(check_report& report, std::string const& where,
                           trial (*run)(trial_setup const&), checked_layer& layer, trial& reference,
                           auto make_positive) {
@@ -197,7 +198,7 @@ inline bool run_reference(check_report& report, std::string const& where,
   return true;
 }
 
-/// Compares a layer in another type with itself in double.
+/// Compares a layer in another element type with the same layer in double.
 template <class L, class Element>
 class precision_checker {
   using compute = typename plait::ext::precision_of<Element>::compute;
@@ -286,7 +287,7 @@ class layer_checker {
   [[nodiscard]] check_report const& report() const { return report_; }
 
  private:
-  /// The index of the form with which other forms are compared.
+  /// The index of the form with whose results other forms are compared.
   static constexpr std::size_t reference = [] {
     for (std::size_t i = 0; i < form_choices<L>.size(); ++i)
       if (form_choices<L>[i].pin == name("whole")) return i;
@@ -297,7 +298,7 @@ class layer_checker {
   void check_form() {
     constexpr auto choice = form_choices<L>[Index];
     check_one_rank<choice.pin, choice.sharded>();
-    // All of them are run, also if the first fails.
+    // Each number of ranks is tried, even if an earlier one fails.
     bool const on_two = check_ranks<choice.pin, choice.sharded, 2>();
     bool const on_three = check_ranks<choice.pin, choice.sharded, 3>();
     bool const on_four = check_ranks<choice.pin, choice.sharded, 4>();
@@ -311,8 +312,8 @@ class layer_checker {
            "check the layer with widths (and heads, and sequence) that are multiples of 12"}));
   }
 
-  /// On one rank, each form is compared with itself without shared buffers, so that a difference is
-  /// a fault of `may_alias`, and then with the reference.
+  /// Runs a form on one rank. It is first compared with itself without shared buffers, so that a
+  /// difference is a fault of `may_alias`, and then with the reference form.
   template <name Form, bool Sharded>
   void check_one_rank() {
     if constexpr (fit_of<L, Form, 1, Sharded>() == fit::divides) {

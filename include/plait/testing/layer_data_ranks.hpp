@@ -10,10 +10,10 @@
 #include "plait/testing/report.hpp"
 
 /// The law of layers that sum over samples: two data ranks must have the results of one rank that
-/// has the samples of both.
+/// has the samples of both ranks.
 namespace plait::testing::detail {
 
-/// Returns the rows of two batches as rows of one batch: position by position.
+/// Joins the rows of two batches to the rows of one batch, position by position.
 template <class T>
 std::vector<T> joined_rows(std::vector<T> const& one, std::vector<T> const& other,
                            std::size_t sequence) {
@@ -26,11 +26,12 @@ std::vector<T> joined_rows(std::vector<T> const& one, std::vector<T> const& othe
   return out;
 }
 
-/// Returns the setup with other samples: the samples of `of` in opposite order, and larger.
+/// Returns a setup with different samples: the samples of `of` in reversed order, scaled and
+/// shifted.
 trial_setup with_other_samples(trial_setup of);
 
-/// Compares two data ranks with one rank that has the samples of both; the second rank has a place
-/// without a sample. `run_both`, `run_one`: the run_trial of the two jobs.
+/// Compares two data ranks with one rank that has the samples of both ranks. The second rank has a
+/// place without a sample. `run_both`, `run_one`: the function run_trial of each job.
 void check_data_ranks(check_report& report, std::string const& where, trial_setup setup,
                       compared_tensor const& output,
                       trial (*run_both)(std::vector<trial_setup> const&),

@@ -33,7 +33,8 @@ inline constexpr std::size_t sequence_for = [] {
 /// True if a layer mixes all samples of a microbatch.
 template <class L>
 inline constexpr bool sums_samples = planning::sums_over_samples(make_outline<L>());
-/// The size of a group; a layer that mixes the samples of groups is run with two groups.
+/// The number of samples in a group. A layer that mixes the samples of a group is run with two
+/// groups.
 template <class L>
 inline constexpr std::size_t group_for =
     sums_samples<L> ? 3 : planning::count_samples_together(make_outline<L>());
@@ -44,7 +45,8 @@ inline constexpr std::size_t samples_for =
 template <class L>
 inline constexpr leaf_info first_leaf = make_outline<L>().leaves[0];
 
-/// A form of a layer to be checked; for a combination of layers, the planner's choice.
+/// A form of a layer that is checked. For a combination of layers it is the planner's choice of
+/// forms.
 struct form_choice {
   name pin{};
   bool sharded = false;
@@ -76,8 +78,8 @@ inline constexpr bool takes_tokens = [] {
   return false;
 }();
 
-/// True if a layer takes only outputs of layers: several integers for each row, and real targets,
-/// come from a data set and are for losses.
+/// True if all inputs of a layer can be outputs of layers. Several integers for each row, and real
+/// targets, come only from a data set, and only losses take them.
 template <class L>
 inline constexpr bool takes_what_layers_make = [] {
   constexpr leaf_info first = first_leaf<L>;
@@ -113,8 +115,8 @@ struct all_probes<L, Samples, std::index_sequence<Index...>> {
   using type = fan_out<input_probe<L, Samples, Index>...>;
 };
 
-/// Returns a model of the layer between a source of its input, with `Samples` samples, and a reader
-/// of its output.
+/// Returns a model of three parts: a layer that provides the input of the layer under test, with
+/// `Samples` samples, the layer under test, and a layer that reads its output.
 template <class L, name Form, std::size_t Samples = samples_for<L>>
 constexpr auto model_around() {
   constexpr auto first = first_leaf<L>;
@@ -137,7 +139,8 @@ struct layer_job
                tensor_parallel<Ranks, Sharded ? sequence::sharded : sequence::unsharded>, Element> {
 };
 
-/// Two jobs: twice the samples on one rank, and the same samples on two ranks that share them.
+/// A job for layers that sum over samples. It has twice the samples, on one rank or on two data
+/// ranks that share them.
 template <class L, name Form>
 struct double_batch_job
     : parallel<typename decltype(model_around<L, Form, 2 * samples_for<L>>())::type, serial,
@@ -148,7 +151,8 @@ struct data_ranks_job
 
 enum class fit : int { divides, does_not_divide, no_chain, left_out };
 
-/// True if all ranks do the same work in this form: then two ranks show as much as four.
+/// True if all ranks do the same work in this form, so that a run on two ranks finds as many faults
+/// as a run on four.
 constexpr bool repeats_work(form_info const& form) {
   bool all =
       !form.inputs.any([](placement at) { return at != invariant; }) && form.output == invariant;
@@ -173,7 +177,7 @@ constexpr fit fit_of() {
   return error == planning_error::no_chain ? fit::no_chain : fit::does_not_divide;
 }
 
-/// Returns the number of which the number of ranks must be a multiple, in a form.
+/// Returns the number of which the number of ranks of a form must be a multiple.
 template <class L>
 constexpr int multiple_of(name form) {
   if constexpr (is_leaf<L>)
@@ -183,8 +187,8 @@ constexpr int multiple_of(name form) {
   return 1;
 }
 
-/// Returns the fewest ranks on which a form works, out of 2, 3, 4 and its required multiple; 0 if
-/// it works on none of these.
+/// Returns the smallest number of ranks on which a form works, among 2, 3, 4 and the multiple that
+/// the form requires; 0 if the form works on none of these numbers.
 template <class L, name Form, bool Sharded>
 constexpr int least_ranks() {
   constexpr int multiple = multiple_of<L>(Form);

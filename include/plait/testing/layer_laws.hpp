@@ -10,20 +10,21 @@
 #include "plait/testing/layer_trial.hpp"
 #include "plait/testing/report.hpp"
 
-/// Laws that relate the numbers of trials.
+/// Laws about the results of trials.
 namespace plait::testing::detail {
 
-/// Returns the number, from 1 on, of the input that a probe's parameter provides; 0 for other
-/// parameters.
+/// Returns the number of the input, counted from 1, that a parameter provides if it belongs to a
+/// probe; 0 for other parameters.
 std::size_t input_number(std::string const& parameter);
 
-/// Returns the name of a gradient in messages; with several inputs it names the input.
+/// Returns the name of a gradient for messages. If the layer has several inputs, the name says
+/// which input.
 std::string tensor_name(trial const& of, std::string const& full);
 
 compared_tensor tensor_of(trial const& of, std::size_t parameter);
 
-/// Sums of up to some thousand terms, in another order, differ by less than this part of the
-/// largest element in double.
+/// The bound for differences in double, relative to the largest element: two sums of up to some
+/// thousand terms, added in different orders, differ by less.
 inline constexpr double double_rounding = 1e-10;
 
 inline double rounding_bound(std::vector<double> const& expected,
@@ -31,7 +32,7 @@ inline double rounding_bound(std::vector<double> const& expected,
   return rounding * std::max(1.0, largest(expected));
 }
 
-/// Compares outputs and all gradients of two trials, and checks that ranks have equal copies.
+/// Compares the outputs and all gradients of two trials, and checks that ranks have equal copies.
 void compare_trials(check_report& report, std::string const& where, trial const& expected,
                     trial const& got, compared_tensor const& output, std::string const& law,
                     double rounding = double_rounding);

@@ -46,7 +46,7 @@ PLAIT_DECL void compare_trials(check_report& report, std::string const& where,
     compare(report, where, output, first, got.ranks[r].once.output, 0,
             ext::concat({"rank 0 (expected) and rank ", r, " (got) must have the same bits"}));
   for (std::size_t i = 0; i < got.parameters.size(); ++i) {
-    if (got.entries[i].is_frozen) continue;  // it has no gradient
+    if (got.entries[i].is_frozen) continue;  // a frozen parameter has no gradient
     bool disagree = false, ignored = false;
     auto const right = assemble(expected, &rank_record::once, i, ignored);
     auto const mine = assemble(got, &rank_record::once, i, disagree);
@@ -61,7 +61,7 @@ PLAIT_DECL void compare_trials(check_report& report, std::string const& where,
 PLAIT_DECL void check_accumulation(check_report& report, std::string const& where, trial const& got,
                                    double rounding) {
   for (std::size_t i = 0; i < got.parameters.size(); ++i) {
-    if (got.entries[i].is_frozen) continue;  // it has no gradient
+    if (got.entries[i].is_frozen) continue;  // a frozen parameter has no gradient
     bool ignored = false;
     auto expected = assemble(got, &rank_record::once, i, ignored);
     for (double& value : expected) value *= 2;
@@ -94,7 +94,7 @@ PLAIT_DECL void check_differences(check_report& report, std::string const& where
 PLAIT_DECL void check_independence(check_report& report, std::string const& where,
                                    trial_setup const& setup, trial const& got,
                                    compared_tensor const& output, bool is_loss) {
-  // Values of the changed sample's group are not compared.
+  // Values of the changed sample's own group are not compared, because they may change.
   auto const others = [&](std::vector<double> const& now, std::vector<double> expected,
                           std::size_t columns) {
     for (std::size_t i = 0; i < expected.size(); ++i)

@@ -10,19 +10,19 @@
 #include "plait/testing/layer_trial.hpp"
 #include "plait/testing/report.hpp"
 
-/// Laws of a layer whose samples are divided into batches in another way, as microbatches and data
-/// ranks divide them, and of batches with places without a sample.
+/// Laws about a layer's samples in other batches: divided as microbatches and data ranks divide
+/// them, and with places without a sample.
 namespace plait::testing::detail {
 
-/// Consecutive samples of a batch as a separate batch, followed by places without a sample.
+/// Consecutive samples of a batch that form a separate batch, followed by places without a sample.
 struct batch_piece {
   std::size_t first = 0, present = 0, missing = 0;
-  int number = 0;  ///< number of the microbatch
+  int number = 0;  ///< index of the piece as a microbatch
 
   [[nodiscard]] std::size_t places() const { return present + missing; }
 };
 
-/// Returns the rows of a piece, with `absent` in places without a sample.
+/// Returns the rows of a piece, with the number `absent` in places without a sample.
 template <class T>
 std::vector<T> rows_of_piece(std::vector<T> const& all, trial_setup const& of,
                              batch_piece const& piece, T absent) {
@@ -36,16 +36,16 @@ std::vector<T> rows_of_piece(std::vector<T> const& all, trial_setup const& of,
   return out;
 }
 
-/// Copies the rows of a piece to the places of its samples in the whole batch. Returns the largest
-/// number in places without a sample; NaN counts as larger than all numbers.
+/// Copies the rows of a piece to the places that its samples have in the whole batch. Returns the
+/// largest number in places without a sample; NaN counts as larger than all numbers.
 double put_back(std::vector<double> const& from, trial_setup const& of, batch_piece const& piece,
                 std::vector<double>& whole);
 
-/// Returns the setup of a piece. Places without a sample have the targets that `batches` sets for
-/// them, and `absent` as inputs.
+/// Returns the setup of a piece. A place without a sample has the targets that `batches` sets for
+/// such places, and inputs equal to `absent`.
 trial_setup piece_of(trial_setup const& of, batch_piece const& piece, double absent);
 
-/// Runs a job; reports only an exception, as a failure.
+/// Runs a job. An exception is reported as a failure; the report does not list the run.
 bool run_quietly(check_report& report, std::string const& where, trial (*run)(trial_setup const&),
                  trial_setup const& setup, trial& out);
 
@@ -53,15 +53,16 @@ inline constexpr char const* missing_law =
     "must be 0 in a place without a sample, the last l.context.missing of l.context.batch: in a "
     "loss multiply by l.dy.at(row), elsewhere leave these rows out";
 
-/// Compares `got`, the results of all samples together, with the same samples in batches of other
-/// sizes and in another order. One batch has places without a sample, and one has no sample at all.
+/// Compares `got`, the results of all samples in one batch, with the results of the samples in
+/// batches of different sizes and in a different order. One batch has places without a sample, and
+/// one has no sample at all.
 void check_pieces(check_report& report, std::string const& where, trial_setup const& setup,
                   trial const& got, compared_tensor const& output, trial (*run)(trial_setup const&),
                   double rounding);
 
-/// Runs a layer that mixes the samples of groups with a group that has a place without a sample:
-/// the numbers in that place must change nothing, and the gradients must be right for the other
-/// samples.
+/// For a layer that mixes the samples of a group: runs a group in which one place has no sample.
+/// The numbers in this place must not change any result, and the gradients of the other samples
+/// must be right.
 void check_partial_group(check_report& report, std::string const& of_all, trial_setup const& setup,
                          compared_tensor const& output, trial (*run)(trial_setup const&),
                          double rounding);

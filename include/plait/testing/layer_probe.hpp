@@ -12,9 +12,10 @@
 
 namespace plait::testing {
 
-/// Precedes a layer under test and outputs its own parameter. So the input of that layer can be
-/// set, and the gradient of that input can be read, like any parameter. A batch of fewer samples
-/// takes the first rows of the parameter.
+/// Precedes a layer under test and outputs its own parameter. The input of the layer can therefore
+/// be set like a parameter, and the gradient of the input can be read like the gradient of a
+/// parameter. If a batch has fewer samples than `Samples`, the probe outputs the first rows of the
+/// parameter.
 ///
 /// Shapes: values (Sequence * Samples, Width); y (rows, Width), with at most as many rows; x, an
 ///         Input, is ignored.
@@ -36,7 +37,8 @@ struct probe {
     ops.copy(taken, l.y);
   }
   static void backward_parameters(auto& ops, auto const& l) {
-    // One long row, so that gradients may be of a wider type than activations.
+    // The rows of dy are taken as one long row, because sums over columns may be added to gradients
+    // whose type is wider than the type of activations.
     auto const row = [&](auto of) { return of.columns = l.dy.rows * Width, of.rows = 1, of; };
     ops.accumulate_column_sums(row(l.dy), row(l.dp[values{}]));
   }
@@ -63,7 +65,7 @@ struct token_probe {
 inline constexpr std::array<ext::name, std::size_t(ext::leaf_info::most_inputs)> probe_names{
     "input", "input_2", "input_3", "input_4"};
 
-/// Follows a layer under test and needs its output whole: y = x, in a buffer of its own.
+/// Follows a layer under test and needs the layer's output whole: y = x, copied to another buffer.
 template <std::size_t Sequence, std::size_t Width>
 struct relay {
   using concept_tag = layer_tag;
@@ -76,8 +78,8 @@ struct relay {
   static void backward_input(auto& ops, auto const& l) { ops.copy(l.dy, l.dx); }
 };
 
-/// L as one piece of a program, as in a repeat: the plan shares buffers inside a piece wherever
-/// `may_alias` allows it. Unlike in a repeat, the widths of input and output may differ.
+/// L as one item of a model, like a repeat of one copy. Within an item the plan shares buffers
+/// wherever `may_alias` allows it. Unlike in a repeat, the widths of input and output may differ.
 template <class L>
 struct one_item {
   using concept_tag = layer_tag;
@@ -85,13 +87,14 @@ struct one_item {
   using output = typename L::output;
 };
 
-/// L without permission to share buffers.
+/// L with a `may_alias` that allows no buffers to be shared.
 template <class L>
 struct without_aliasing : L {
   static constexpr aliasing may_alias{};
 };
 
-/// The layer L with `backward` called in two halves, as under a schedule that splits it.
+/// L with its `backward` divided into backward_input and backward_parameters, as under a schedule
+/// that splits the backward.
 template <class L>
 struct in_halves : L {
   static constexpr bool joins_backward = false;

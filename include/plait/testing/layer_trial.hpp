@@ -27,7 +27,8 @@ namespace plait::testing::detail {
 
 using tensors = std::vector<std::vector<double>>;
 
-/// The numbers with which a trial runs: whole tensors, equal for every form and number of ranks.
+/// The numbers with which a trial runs. They are whole tensors, which are equal for every form and
+/// number of ranks.
 struct trial_setup {
   std::uint64_t seed = 0;
   std::uint32_t step = 0;
@@ -38,21 +39,21 @@ struct trial_setup {
   std::size_t missing = 0;       ///< number of places without a sample, at the end of the batch
   std::size_t all_samples = 1;   ///< number of samples in the global batch
   int microbatch = 0;
-  bool is_piece = false;             ///< run only one forward and backward, and differences
-  tensors parameters;                ///< including the probe's
+  bool is_piece = false;             ///< run only one forward and backward, and the differences
+  tensors parameters;                ///< values of the parameters, including the probe's
   std::vector<char> is_input;        ///< true for each parameter of a probe
   std::int32_t missing_token = 0;    ///< token that `batches` puts in places without a sample
   std::vector<std::int32_t> tokens;  ///< the model's input, or the labels of a loss
-  std::vector<double> targets;       ///< for a loss that takes features
-  std::vector<double> weights;       ///< the functional is the sum of weights times outputs
+  std::vector<double> targets;       ///< targets of a loss that takes real numbers
+  std::vector<double> weights;  ///< weights of the outputs, whose weighted sum is differentiated
   double loss_scale = 1;
-  std::vector<double> row_weights;  ///< for a loss that takes them; empty: none
-  tensors changed_parameters;       ///< one sample differs
+  std::vector<double> row_weights;  ///< weights of rows, for a loss that takes them; empty: none
+  tensors changed_parameters;       ///< values of the parameters if one sample is changed
   std::vector<std::int32_t> changed_tokens;
   struct place {
     std::size_t parameter = 0, element = 0;
   };
-  std::vector<place> differences;  ///< elements with respect to which it is differentiated
+  std::vector<place> differences;  ///< elements for which finite differences are computed
   static constexpr double step_length = 1e-5;
 
   [[nodiscard]] std::size_t rows() const { return sequence * samples; }
@@ -70,8 +71,8 @@ struct pass {
 struct rank_record {
   pass once, twice, changed;
   double scaled_loss = 0;  ///< the loss with twice the scale
-  pass unweighted;         ///< for a loss that takes weights: the pass without them
-  double unit_loss = 0;    ///< and its loss with weights of 1
+  pass unweighted;         ///< for a loss that takes weights: the results without weights
+  double unit_loss = 0;    ///< for a loss that takes weights: the loss with weights of 1
   std::vector<double> differences;
   struct bytes {
     std::string group;
@@ -87,7 +88,7 @@ struct trial {
   std::vector<parameter_entry> entries;  ///< one for each parameter
 };
 
-/// Converts numbers to another type; bfloat16 is converted from float.
+/// Converts numbers to another type; a conversion from double to bfloat16 rounds to float first.
 template <class To, class From>
 std::vector<To> converted(From const& from) {
   std::vector<To> out;
@@ -99,17 +100,17 @@ std::vector<To> converted(From const& from) {
   return out;
 }
 
-/// The facts that a bench needs of its plan, as numbers, in one type for all plans.
+/// The data of a plan that a bench needs, as one type for all plans.
 struct bench_plan {
   static_view<planning::parameter_entry> entries;
   lean_vector<parameter_block> parameters;
-  std::size_t kept_count = 0;  ///< number of elements in the parameters' arena
+  std::size_t kept_count = 0;  ///< number of elements in the arena of the parameters
   stage_arena arena{};
   std::size_t input_width = 1;
   int tensor_ranks = 1;
-  int loss_terms = 1;  ///< 1 if there are none
+  int loss_terms = 1;  ///< number of terms of the loss; 1 if there are none
   bool has_loss = false;
-  bool has_term = false;  ///< it is a loss, or adds to the loss
+  bool has_term = false;  ///< the layer is a loss, or adds a term to the loss
   bool from_tokens = false, to_reals = false;
 };
 
@@ -130,8 +131,8 @@ bench_plan bench_plan_of(workload const& load, int tensor_rank, mesh const& grid
           .to_reals = Plan::code.has_loss && last.inputs[1].kind == value_kind::reals};
 }
 
-/// Runs a model on one rank, repeatedly, without a trainer. This base has the code that is equal
-/// for all jobs with these element types; one check of a layer has many jobs.
+/// Runs a model on one rank, repeatedly, without a trainer. This base class has the code that does
+/// not depend on the model, because one check of a layer has many jobs.
 template <class T, class Gradient>
 class bench {
  public:
@@ -252,7 +253,7 @@ class bench {
     else output_ = converted<double>(std::span(reinterpret_cast<T const*>(made), output_.size()));
   }
 
-  /// Runs a backward; the first of several overwrites the gradients.
+  /// Runs a backward. The first of several overwrites the gradients, the others add to them.
   void backward(bool is_first) {
     spoil(plan_.arena.edges_offset);  // memory that need not survive until the backward
     auto weights = converted<T>(setup_.weights);
@@ -278,8 +279,8 @@ class bench {
             static_cast<std::int64_t>(rank_.group(over).counted().total_bytes())};
   }
 
-  /// Returns the central difference, output by output, so that unchanged outputs do not add their
-  /// rounding.
+  /// Returns the central difference. It is computed output by output before summing, so that
+  /// outputs that do not change contribute no rounding error.
   double difference(trial_setup::place at) {
     auto values = setup_.parameters[at.parameter];
     double const centre = values[at.element];
@@ -379,7 +380,7 @@ rank_record run_bench(threads::rank_type& rank, trial_setup const& setup) {
   return layer_bench<Job>(rank, setup, {.rows = setup.rows()}).run();
 }
 
-/// The program of each rank of a trial, in one type for all jobs.
+/// The program that each rank of a trial runs, as one type for all jobs.
 struct trial_program {
   trial_setup const& setup;
   rank_record (*run)(threads::rank_type&, trial_setup const&);
@@ -390,7 +391,7 @@ struct trial_program {
   }
 };
 
-/// Runs `program(records of the ranks)` on the ranks of `Job`.
+/// Runs `program(records)` on the ranks of `Job`, with one record for each rank.
 template <class Job, class Program>
 trial run_job(std::size_t ranks, Program program) {
   using plan = typename Job::plan_type;
@@ -405,7 +406,7 @@ trial run_job(std::size_t ranks, Program program) {
   launch<Job>(backend, program(out.ranks));
   return out;
 }
-/// Runs `Job` on its tensor ranks.
+/// Runs `Job` on its tensor ranks, all with the same setup.
 template <class Job>
 trial run_trial(trial_setup const& setup) {
   return run_job<Job>(std::size_t(Job::plan_type::tensor_ranks), [&](auto& records) {
@@ -426,8 +427,8 @@ trial run_data_ranks(std::vector<trial_setup> const& setups) {
 /// Returns true if the output of a trial's first pass is finite.
 bool is_finite(trial const& of);
 
-/// Returns one parameter's gradient of a pass, whole; `disagree` is set if ranks that hold the same
-/// element have different bits.
+/// Returns one parameter's gradient of a pass, joined from the ranks' parts. `disagree` is set to
+/// true if ranks that hold the same element have different bits.
 std::vector<double> assemble(trial const& of, pass rank_record::* which, std::size_t parameter,
                              bool& disagree);
 

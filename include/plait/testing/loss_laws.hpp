@@ -19,19 +19,19 @@
 #include "plait/testing/layer_trial.hpp"
 #include "plait/testing/report.hpp"
 
-/// Laws of a loss and its targets: targets that count, targets that do not, and labels that are not
-/// a class.
+/// Laws about a loss and its targets: targets that count, targets that do not count, and labels
+/// that are not the number of a class.
 namespace plait::testing::detail {
 
 template <class Target>
 using target_count = double (*)(std::span<Target const>);
 
-/// The counts of the losses among the leaves of a layer: one loss, or several in a sum_of.
+/// The functions `count` of the losses in a layer: one loss, or several in a sum_of.
 struct loss_counts {
   std::vector<target_count<std::int32_t>> of_integers;
   std::vector<target_count<double>> of_reals;
-  bool are_weights = false;          ///< counts are sums of weights, not numbers of targets
-  std::vector<std::size_t> classes;  ///< classes of each loss in of_integers; 0: not declared
+  bool are_weights = false;  ///< the functions return sums of weights, not numbers of targets
+  std::vector<std::size_t> classes;  ///< `classes` of each loss in of_integers; 0: not declared
 
   [[nodiscard]] bool empty() const { return of_integers.empty() && of_reals.empty(); }
 };
@@ -70,7 +70,8 @@ loss_counts losses_of() {
   return out;
 }
 
-/// Lets a loss count targets all at once and in pieces, as ranks and microbatches do, and compares.
+/// Checks that the counts of pieces of the targets, as ranks and microbatches have them, add up to
+/// the count of all targets.
 template <class Target>
 void check_count(check_report& report, target_count<Target> count, std::vector<Target> const& all,
                  std::size_t rows, bool are_weights) {
@@ -103,8 +104,8 @@ void check_count(check_report& report, target_count<Target> count, std::vector<T
 }
 void check_counts(check_report& report, loss_counts const& losses, trial_setup const& setup);
 
-/// Replaces the real targets of a setup by 0 and 1 if a count refuses them, as a loss does that has
-/// classes in a column of its targets.
+/// Replaces the real targets of a setup by 0 and 1 if a count refuses them. A loss that reads the
+/// number of a class from a column of its targets refuses other numbers.
 inline void use_targets_that_count(trial_setup& setup, loss_counts const& losses) {
   try {
     for (auto const count : losses.of_reals) (void)count(setup.targets);
@@ -114,8 +115,8 @@ inline void use_targets_that_count(trial_setup& setup, loss_counts const& losses
   }
 }
 
-/// Returns how many targets of a row count for the losses, or their weights; -1 if a count refuses
-/// them.
+/// Returns the number of targets of a row that count, over all losses, or the sum of their weights;
+/// -1 if a count refuses the targets.
 template <class Target>
 double count_of_row(std::vector<target_count<Target>> const& losses, std::vector<Target> const& all,
                     std::size_t rows, std::size_t row) {
@@ -136,23 +137,23 @@ void set_row(std::vector<T>& all, std::size_t rows, std::size_t row, T value) {
   std::fill_n(all.begin() + std::ptrdiff_t(row * width), width, value);
 }
 
-/// Takes the targets of two rows out of a setup: labels become ext::ignored_target, as in data sets
-/// without a target and in places without a sample; real targets become NaN if the losses do not
+/// Removes the targets of two rows from a setup. Labels become ext::ignored_target, as in data sets
+/// without a target and in places without a sample. Real targets become NaN if the losses do not
 /// count NaN. Returns false if nothing was changed.
 bool leave_out_targets(trial_setup& setup, loss_counts const& losses);
 
-/// Checks that a row whose targets do not count has gradient 0. Returns false if one has another
-/// gradient.
+/// Checks that each row whose targets do not count has gradient 0. Returns false if a row has
+/// another gradient.
 bool check_uncounted(check_report& report, std::string const& where, trial_setup const& setup,
                      loss_counts const& losses, trial const& got);
 
-/// Gives rows labels outside the columns of their row: `width` and -1. It leaves out labels that a
-/// count refuses, and labels that trainers refuse by the `classes` of the loss. Returns false if
-/// none is left.
+/// Gives rows labels that are not the number of a column: `width` and -1. It omits labels that a
+/// count refuses, and labels that trainers refuse because of the `classes` of the loss. Returns
+/// false if no such label remains.
 bool use_labels_past_rows(trial_setup& setup, loss_counts const& losses, std::int32_t width);
 
-/// Compares the changes of the loss when one sample changes: they must not depend on another
-/// sample's label. In `usual` all labels are columns, in `got` some are not.
+/// Compares how the loss changes if one sample changes: the change must not depend on the label of
+/// another sample. In `usual` all labels are numbers of columns, in `got` some are not.
 void check_labels_past_rows(check_report& report, std::string const& where, trial const& usual,
                             trial const& got, std::int32_t width);
 

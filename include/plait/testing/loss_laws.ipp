@@ -44,7 +44,7 @@ PLAIT_DECL bool leave_out_targets(trial_setup& setup, loss_counts const& losses)
     }
     tried = setup;
   }
-  // Leaves out one of several numbers of a row.
+  // Removes one of several targets of a row.
   if (std::size_t const width = tried.targets.size() / rows; changed && width > 1) {
     std::size_t const row = rows / 2 + 1 < rows ? rows / 2 + 1 : 0;
     auto const full = count_of_row(losses, tried, row);
@@ -83,7 +83,7 @@ PLAIT_DECL bool use_labels_past_rows(trial_setup& setup, loss_counts const& loss
                                      std::int32_t width) {
   if (setup.samples != 3 || losses.of_integers.empty()) return false;
   bool changed = false;
-  // Rows 0 and 2 belong to other samples than row 1, which changes.
+  // Rows 0 and 2 belong to other samples than row 1, whose sample changes.
   for (auto const& [row, label] : {std::pair{std::size_t{0}, width}, {std::size_t{2}, -1}}) {
     auto tried = setup;
     set_row(tried.tokens, setup.rows(), row, label);

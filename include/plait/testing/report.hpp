@@ -27,7 +27,7 @@ struct check_report {
 /// The shape of a tensor that is compared element by element.
 struct compared_tensor {
   std::string name;
-  std::size_t columns = 1;  ///< its length if it is a vector
+  std::size_t columns = 1;  ///< the length of a vector
   std::size_t count = 0;
 
   [[nodiscard]] std::string element(std::size_t index) const;
@@ -39,8 +39,8 @@ std::string number_text(double value);
 
 double largest(std::vector<double> const& values);
 
-/// Adds a failure if got and expected differ by more than `bound` in any element; NaN always
-/// differs. `compared`: the number of elements that are compared, if not all.
+/// Adds a failure if `got` and `expected` differ by more than `bound` in any element; NaN always
+/// differs. `compared`: the number of elements that are compared; 0: all.
 void compare(check_report& report, std::string const& where, compared_tensor const& what,
              std::vector<double> const& expected, std::vector<double> const& got, double bound,
              std::string const& law, std::size_t compared = 0);

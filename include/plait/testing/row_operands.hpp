@@ -14,11 +14,11 @@
 #include "plait/operation/row.hpp"
 #include "plait/testing/report.hpp"
 
-// The operands of an operation that check_device runs: their shapes, their values, and a comparison
-// of the results of two devices.
+// The operands with which check_device runs an operation: their shapes, their values, and a
+// comparison of the results of two devices.
 namespace plait::testing::detail {
 
-/// The length of each index of a row.
+/// The length of each index of an operation.
 class index_lengths {
  public:
   explicit constexpr index_lengths(std::size_t all) { of_.fill(all); }
@@ -36,15 +36,16 @@ class index_lengths {
   std::array<std::size_t, 26> of_{};
 };
 
-/// The way in which a row is run, except the numbers that its kernel takes.
+/// The way in which an operation is run, except the numbers that its kernel takes.
 struct row_setting {
   index_lengths lengths;
-  /// The indices of the operands as the queue gets them, if they differ from the row's.
+  /// The indices of the operands of the queue's call, if they differ from the indices of the
+  /// operation.
   char const* text = nullptr;
-  char const* variant = "";  ///< name of a way to call the row, which reports append to its name
+  char const* variant = "";  ///< name of a variant, which reports append to the operation's name
   std::string gaps{};        ///< names of operands that have gaps between their rows
-  std::int32_t below = 1;    ///< integers are labels or row numbers less than it
-  std::string nan{};         ///< name of an operand that is NaN
+  std::int32_t below = 1;    ///< integers are labels or row numbers below this number
+  std::string nan{};         ///< name of an operand whose elements are NaN
 };
 
 enum class element_kind { float32, float64, int32, uint32, bytes };
@@ -62,37 +63,37 @@ consteval element_kind kind_of_element() {
 /// Returns the name of a call in reports, such as "matmul with an epilogue of float".
 std::string name_of_call(operation::row const& of, row_setting const& how, element_kind kind);
 
-/// Returns the name, and the extents if each index has one element.
+/// Returns the name of a call in reports; if each index has one element, it says so.
 std::string name_with_extents(operation::row const& of, row_setting const& how, element_kind kind);
 
-/// An operand in a block of memory.
+/// An operand within a block of memory.
 struct row_operand {
   std::string name;
   element_kind kind = element_kind::float32;
   bool is_written = false, is_added_to = false;
-  std::size_t offset = 0;  ///< in bytes
+  std::size_t offset = 0;  ///< offset of the operand in bytes
   std::size_t rows = 0, columns = 0, stride = 0;
 
-  /// The number of elements from the first to the last one, including gaps.
+  /// The number of elements from the first element to the last, including gaps.
   [[nodiscard]] std::size_t count() const { return (rows - 1) * stride + columns; }
   [[nodiscard]] std::size_t end() const;
 };
 
 /// The memory of one call of a kernel: its operands, each between guard bytes.
 ///
-/// Operands that are read or added to have values of both signs; operands that are only written
-/// have all bits set at first, which is NaN.
+/// Operands that are read or added to have values of both signs. In operands that are only written,
+/// all bits are set at first, so their elements are NaN.
 class row_operands {
  public:
   static constexpr std::size_t gap = 3;  ///< elements after each row of an operand that has gaps
 
-  /// `kinds`: the element kinds of all operands.
+  /// `kinds`: the type of the elements of each operand.
   row_operands(operation::row const& of, row_setting const& how,
                std::span<element_kind const> kinds);
 
   [[nodiscard]] std::vector<std::byte> const& bytes() const { return bytes_; }
 
-  /// Returns operand `number` in a copy of bytes().
+  /// Returns operand `number` in `memory`, which is a copy of bytes().
   template <class T>
   [[nodiscard]] ext::matrix<T> operand(std::byte* memory, std::size_t number) const {
     auto const& of = operands_[number];
@@ -100,7 +101,7 @@ class row_operands {
   }
 
   /// Adds a failure for each operand that differs from `expected`, and for bytes between operands
-  /// that have changed. `tolerance`: in epsilons of the largest element.
+  /// that have changed. `tolerance`: the largest difference, in epsilons of the largest element.
   void compare(check_report& report, std::string const& where, std::byte const* expected,
                std::byte const* got, double tolerance) const;
 

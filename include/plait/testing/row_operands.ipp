@@ -12,7 +12,7 @@
 
 namespace plait::testing::detail {
 
-// The guards between operands, and in gaps.
+// The bytes between operands and in gaps, which must not change.
 inline constexpr std::size_t guard_bytes = 64;
 inline constexpr std::byte guard_byte{0x5A};
 
@@ -86,7 +86,7 @@ PLAIT_DECL row_operands::row_operands(operation::row const& of, row_setting cons
 
 PLAIT_DECL void row_operands::fill(row_operand const& of, std::size_t number,
                                    row_setting const& how) {
-  // The kernel computes a root, a logarithm or a quotient of these.
+  // The kernel computes a root, a logarithm or a quotient of these operands.
   bool const is_positive = names("variance squares terms count", of.name);
   auto const put = [&](std::size_t index, auto value) {
     std::memcpy(bytes_.data() + of.offset + index * sizeof value, &value, sizeof value);
@@ -101,7 +101,7 @@ PLAIT_DECL void row_operands::fill(row_operand const& of, std::size_t number,
         std::memset(bytes_.data() + of.offset + at * bytes_of(of.kind), 0xFF, bytes_of(of.kind));
         continue;
       }
-      // Labels of places without a sample are negative.
+      // A place without a sample has a negative label.
       bool const has_no_sample = of.name == "labels" && at % 4 == 3;
       switch (of.kind) {
         case element_kind::float32: put(at, static_cast<float>(value)); break;
@@ -132,7 +132,7 @@ PLAIT_DECL void row_operands::compare_operand(check_report& report, std::string 
     found.push_back(element_at(got, of, i));
     bool const is_same = wanted[i] == found[i] || (std::isnan(wanted[i]) && std::isnan(found[i]));
     if (is_same) wanted[i] = found[i] = std::isfinite(wanted[i]) ? wanted[i] : 0;
-    // Elements between rows must not change, and do not count for the bound.
+    // Elements in gaps between rows must not change, and do not count for the error bound.
     bool const is_between = of.stride != 0 && i % of.stride >= of.columns;
     if (is_between) wanted[i] = 0, found[i] = is_same ? 0 : std::numeric_limits<double>::infinity();
   }

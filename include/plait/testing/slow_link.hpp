@@ -21,7 +21,7 @@
 
 namespace plait::testing {
 
-/// The least time of a call over a `slow_link`.
+/// The times from which the least duration of a call over a `slow_link` is computed.
 struct link_options {
   /// The latency of each call, however short.
   std::chrono::nanoseconds latency{0};
@@ -30,12 +30,13 @@ struct link_options {
 
 namespace detail {
 
-/// Sleeps until the end of a call's time, unless the engine ends calls.
+/// Delays the end of a call until its least duration has passed, unless the engine ends all calls.
 class link_clock {
  public:
   explicit link_clock(link_options const& options) : options_(options) {}
 
-  /// Calls work(), which sends `bytes` over the link.
+  /// Runs work(), which sends `bytes` over the link, and then sleeps for the rest of the call's
+  /// least duration.
   template <class Work>
   auto during(double bytes, Work work) {
     std::chrono::duration<double> const least =
@@ -141,13 +142,13 @@ class slow_engine final : public process_engine {
 
 }  // namespace detail
 
-/// An engine that makes each call of `inner` take at least `latency` plus the transfer time of its
-/// bytes. It sleeps for that time, so on any machine it is visible whether a program computes
-/// meanwhile. The bytes of a call are those that a rank receives, or those that it sends if they
-/// are more; for an engine's own sum, the bytes of the vector. For example, 1 MB at 100 MB/s with a
-/// latency of 1 ms takes 11 ms. A sum that plait computes itself, and a call that is compared
-/// first, are several calls. Posted messages are as fast as in `inner`. A call that fails in
-/// `inner` is not delayed.
+/// An engine that makes each call of `inner` take at least `latency` plus the transfer time of the
+/// call's bytes. It sleeps for this time, so that on any machine one can see if a program computes
+/// while it communicates. The bytes of a call are the bytes that a rank receives, or the bytes that
+/// it sends if they are more; for an engine's own sum, the bytes of the vector. For example, 1 MB
+/// at 100 MB/s with a latency of 1 ms takes 11 ms. A sum that plait computes itself, and a call
+/// that ranks first compare, are several calls. Posted messages are as fast as in `inner`. A call
+/// that fails in `inner` is not delayed.
 ///
 /// Errors: input_error if there is no engine, for a negative latency, or for a rate that is not
 ///         above 0; the exceptions of `inner`.
