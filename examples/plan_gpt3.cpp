@@ -53,14 +53,14 @@ static_assert(job::plan().bytes_sent(plait::axis::tensor, load).total() < 66 * G
 static_assert(job::plan().bytes_sent(plait::axis::stage, load).total() < 1 * GiB);
 static_assert(job::plan().bytes_sent(plait::axis::data, load).total() < 11 * GiB);
 
-// The same plan, but each data rank holds the optimizer's state and the weights in float of a
-// block.
+// ZeRO-1: each data rank holds one block of the optimizer's state and of the weights in float.
 using zero_job = job_with<plait::zero<1>>;
 static_assert(zero_job::plan().bytes_per_rank<plait::adamw>(load) < 27_GiB);
 static_assert(zero_job::plan().memory(0, load).optimizer < 11_MiB);
 static_assert(zero_job::plan().bytes_sent(plait::axis::data, load).total() < 9 * GiB);
 
-// Or blocks of everything, among eight neighbours of the 1024; the passes gather from them.
+// ZeRO-3 among eight neighbours of the 1024 data ranks: each also holds one of eight blocks of the
+// gradients and the parameters, and the passes gather the parameters.
 using within_job = plait::parallel<
     model,
     plait::hybrid<plait::pipeline<16>, plait::data_parallel<1024, plait::within<8>, plait::zero<3>>,

@@ -23,7 +23,7 @@ struct sum_on_the_host {
   }
 };
 
-// The same algorithm with Thrust's own policy, which knows nothing of the recording.
+// Calls the algorithm with Thrust's own policy, which does not know that a graph is being recorded.
 struct sum_of_a_guest {
   template <class X>
   void operator()(plait::ext::cuda_queue const& queue, X x) const {
