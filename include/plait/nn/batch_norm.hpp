@@ -24,13 +24,13 @@ struct batch_norm_options {
 ///
 /// With `.group = 0` the statistics are over all samples of the microbatch, on all ranks that have
 /// some of its samples, as in PyTorch's SyncBatchNorm. Results then depend on how a global batch is
-/// cut into microbatches and ranks. With `.group = N` the statistics are over N consecutive samples
-/// of the global batch (a group), which stay on one rank and in one microbatch, so that every plan
-/// gives equal results. A microbatch consists of whole groups; only in the last, partial batch of
-/// an epoch may the last group have fewer samples. The buffers running_mean and running_var follow
-/// the mean and the unbiased variance of a step: averages over its groups or microbatches, weighted
-/// by their numbers of samples. In evaluation, and in a frozen layer, x is normalised by these
-/// buffers.
+/// cut into microbatches and ranks. With `.group = N` the statistics are over a group of samples: N
+/// consecutive samples of the global batch, which stay on one rank and in one microbatch, so that
+/// every plan gives equal results. A microbatch consists of whole groups; only in the last, partial
+/// batch of an epoch may the last group have fewer samples. The buffers running_mean and
+/// running_var follow the mean and the unbiased variance of a step: averages over its groups or
+/// microbatches, weighted by their numbers of samples. In evaluation, and in a frozen layer, x is
+/// normalised by these buffers.
 ///
 /// Shapes: x, y (samples, Image::size); weight, bias, running_mean, running_var (Image::channels).
 /// Moves:  with groups nothing. Without groups the ranks that have different samples all-reduce a
