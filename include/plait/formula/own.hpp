@@ -159,10 +159,11 @@ consteval bool check() {
     static_assert(fits,
                   "own(row, operands...): the indices of the row have more or fewer operands "
                   "before '->' than are given; give one value for each, in their order");
-    static_assert(makes_rows(Row::is),
-                  "own(row, operands...): the indices of the row do not fit into a formula; "
-                  "results have the rows of the first operand and columns of an operand, as "
-                  "\"x(r i), w(i j) -> y(r j)\", without '#', '+', parts, and rows that are whole");
+    static_assert(
+        makes_rows(Row::is),
+        "own(row, operands...): the indices of the row do not fit into a formula; "
+        "a result must have the rows of the first operand and the columns of an operand, as in "
+        "\"x(r i), w(i j) -> y(r j)\"; leave out '#', '+', parts, and `whole` for the rows");
     if constexpr (has_adjoints && fits) {
       using adjoints = typename Row::adjoints;
       constexpr bool is_given[]{is_parameter<Operands>...};

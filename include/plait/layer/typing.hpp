@@ -125,9 +125,8 @@ consteval void check_product() {
       "for an operand that is to be read transposed");
   static_assert(product(A, B) == no_rule || product(A, B) == Out,
                 "ops.matmul(a, b, out): the product of A and B is not placed Out, as the form "
-                "promises; correct the form's output, or the placement of the parameter's "
-                "gradient; a slot is "
-                "cut by features if it says follows::features");
+                "promises; correct the form's output or the placement of the parameter's "
+                "gradient, or write follows::features for a slot that is cut by features");
 }
 template <placement A, placement B, placement Out>
 inline constexpr bool sound_product = (check_product<A, B, Out>(), true);
@@ -310,8 +309,8 @@ consteval void check_placed() {
   using enum operation::misplacement;
   static_assert(What != cut_of_whole,
                 "this operation needs all of an index that an operand is cut along, and each rank "
-                "has a part of it; give the form an input that is not cut so: invariant, or cut "
-                "along another dimension");
+                "has a part of it; give the form an input that is invariant, or that is cut along "
+                "another dimension");
   static_assert(What != cut_otherwise,
                 "an operand of this operation is cut along a dimension that has one element by its "
                 "indices, or into other parts than they say ('3h': three parts side by side); "
@@ -324,7 +323,7 @@ consteval void check_placed() {
       "in the form");
   static_assert(What != unreduced,
                 "a result of this operation lacks the index that an operand is cut along, so each "
-                "rank makes its part of a sum or maximum: the result must be partial, or "
+                "rank computes a part of a sum or maximum: the result must be partial, or "
                 "partial_max; correct the form or the use<...> of the parameter, or write "
                 "ops.over_columns<plait::partial>(x, slot), for a maximum <plait::partial_max>");
   static_assert(What != mixed,

@@ -61,10 +61,10 @@ template <std::size_t Outputs, std::size_t FirstOutput, std::size_t Taken, std::
 consteval void check_part() {
   static_assert(FirstOutput + Taken <= Outputs,
                 "loss_of_part<Loss, {.outputs, .first_output}>: Loss takes Taken outputs from "
-                "FirstOutput on, and there are Outputs; correct one of them");
+                "FirstOutput on, but a row has only Outputs; correct one of these numbers");
   static_assert(FirstTarget + TakenTargets <= Targets,
                 "loss_of_part<Loss, {.targets, .first_target}>: Loss takes TakenTargets targets "
-                "from FirstTarget on, and there are Targets; correct one of them");
+                "from FirstTarget on, but a row has only Targets; correct one of these numbers");
 }
 
 }  // namespace detail

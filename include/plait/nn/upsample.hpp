@@ -16,7 +16,7 @@ template <std::size_t Factor>
 consteval void check_factor() {
   static_assert(Factor > 0,
                 "upsample<Image, Factor>: Factor is 0, so the output would be empty; write how "
-                "many rows and columns each place becomes");
+                "often each row and column is repeated");
 }
 
 }  // namespace detail
