@@ -247,7 +247,7 @@ struct graph_builder {
     if (g.sequence == 0) return g.fail(mistake::kind::needs_sequence);
     int const counts[]{heads, key_value_heads, key_value_heads};
     int const head_width = g.at[operands[0]].width() / heads;
-    // Ranks cut key and value by whole heads, and cut the queries that read these heads with them.
+    // Ranks cut key and value by whole heads. The query heads that read one head are cut with it.
     dimension const cut = g.make_dimension(key_value_heads);
     node out = g.like(operands[0], node_kind::attention);
     for (int k = 0; k < 3; ++k) {

@@ -200,9 +200,9 @@ class form_explainer : expression_writer<grown_text> {
   }
 };
 
-/// Returns a text that says along which indices tensor ranks can cut a formula, a line for each
-/// form: what is cut, and where a sum is made that is complete only when it is added up over the
-/// ranks. Lines after these say why other indices cannot be cut.
+/// Returns a text that says along which indices tensor ranks can cut a formula. It has one line for
+/// each form, with the dimensions that are cut and the operation whose results are summands that
+/// the ranks must add up. Further lines say why other indices cannot be cut.
 ///
 /// Example (tests/reference/names_in_use_test.cpp explain_forms):
 ///     std::string const forms = plait::formula::explain<of_layers::gate<8, 12>>();

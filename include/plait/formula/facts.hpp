@@ -24,7 +24,7 @@
 /// All compile-time constants that are derived from the formula of a layer.
 namespace plait::formula {
 
-// ---- The distinct terms of an expression, operands before what reads them -----------------------
+// ---- The distinct terms of an expression; operands precede the terms that read them -------------
 
 template <class List, class T>
 struct with_terms {

@@ -279,8 +279,8 @@ class cut_values {
     return sums == of.count ||
            (sums == 1 && is_linear_in_last && is_partial_[of.operands[of.count - 1]]);
   }
-  /// Returns true if the row of `of`, which calculates node i, is linear in the operands that are
-  /// summands, so that the result is a summand, too.
+  /// Returns true if the operation of `of`, which calculates node i, is linear in the operands that
+  /// are summands, so that the result is a summand, too.
   [[nodiscard]] constexpr bool is_linear(int i, node const& of, int sums) const {
     auto const by = operation::signature::of(of.row->text);
     int written = 0, reads = 0, first = -1, last = -1;

@@ -121,7 +121,7 @@ struct graph {
   constexpr void need_whole(dimension const& of) {
     if (of.variable >= 0) is_whole[root(of.variable)] = true;
   }
-  /// Records that each rank needs all of the dimensions that the row of a node declares whole.
+  /// Records that each rank needs all of the dimensions that a node's operation declares whole.
   constexpr void need_whole_of(node const& of) {
     if (of.row == nullptr) return;
     auto const by = operation::signature::of(of.row->text);
@@ -171,7 +171,7 @@ struct graph {
     return out;
   }
 
-  // ---- After all terms --------------------------------------------------------------------------
+  // ---- Changes of the graph after all terms are placed ------------------------------------------
 
   /// Returns how often nodes of the forward read a value.
   [[nodiscard]] constexpr int readers(int value) const {

@@ -263,7 +263,7 @@ class value_memory {
       if (n.operands[k] >= g.forward_size) set_element(n.operands[k], type);
   }
 
-  // ---- Scratch: values whose lives do not meet share a slot -------------------------------------
+  // ---- Scratch: values that are not in use at the same time share a slot ------------------------
 
   /// The first and the last node of each body that touches a value. They are found once, because
   /// compilers limit the steps of a constant expression. For a value that a body does not touch,

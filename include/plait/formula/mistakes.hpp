@@ -170,7 +170,7 @@ class mistake_writer : expression_writer<made_text<1024>> {
     if (g.input_count > 1) out_.add(wrong_.left);
     out_.add(what);
   }
-  /// Writes the kind of a term's value.
+  /// Writes the kind of a term's value, such as "a vector of 8".
   constexpr void kind_of(int number) {
     written_term const& of = terms_[number];
     formula::node const& is = node_of(number);

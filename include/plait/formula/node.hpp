@@ -230,7 +230,7 @@ struct mistake {
                    ///< not calculate
     loss_width,    ///< a term of the loss is not a single number of each row
     loss_inputs,   ///< a loss has `left` inputs, or inputs other than features and targets
-    inner_with_loss,      ///< an operation reads with_loss(...)
+    inner_with_loss,      ///< with_loss(...) is not the outermost operation
     loss_in_loss,         ///< with_loss(...) is within a loss
     unused_input,         ///< input `left` is not read
     no_adjoint,           ///< the row of an operation has no gradient for an operand

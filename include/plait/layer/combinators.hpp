@@ -77,8 +77,8 @@ struct common_input<First, Second, Others...> {
 template <class First, class... Others>
 struct common_input<First, First, Others...> : common_input<First, Others...> {};
 
-// The edges of a sequence are constants: g++ with -ftemplate-backtrace-limit=1 then omits the
-// instantiations between the sequence and the fault.
+// The check of two consecutive layers is a constant and not a function: g++ with
+// -ftemplate-backtrace-limit=1 then omits the instantiations between the sequence and the fault.
 template <class Before, class After, int Position>
 inline constexpr bool is_edge = [] {
   using made = output_of<Before>;

@@ -214,13 +214,13 @@ struct form_info {
   /// number means all FLOPs if an input or the output is cut, and otherwise none.
   double shared_flops = -1;
 
-  /// Returns true if a body moves values within itself.
+  /// Returns true if a body calls ops.move.
   [[nodiscard]] constexpr bool moves_in(layer_body body) const {
     for (int i = 0; i < inner_count - sum_count; ++i)
       if (inner[static_cast<std::size_t>(i)].body == body) return true;
     return false;
   }
-  /// Returns true if a body sums over samples.
+  /// Returns true if a body calls ops.sum_over_samples.
   [[nodiscard]] constexpr bool sums_over_samples(layer_body body) const {
     for (int i = inner_count - sum_count; i < inner_count; ++i)
       if (inner[static_cast<std::size_t>(i)].body == body) return true;

@@ -198,7 +198,7 @@ struct leaf_info {
   bool takes_weights = false;  ///< the loss accepts weights of rows
   bool is_elementwise = false;
   bool has_forward = true, has_backward_input = true, has_backward_parameters = true;
-  bool has_backward = false;          ///< one body computes both gradients
+  bool has_backward = false;          ///< `backward` computes both gradients in one call
   bool joins_backward = false;        ///< `backward` is called if both gradients are needed at once
   bool has_forward_backward = false;  ///< one body computes the loss and its gradient
   bool has_count = true;

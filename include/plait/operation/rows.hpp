@@ -258,7 +258,7 @@ struct average_pool {
   using adjoints = adjoints_of<average_pool_backward>;
 };
 
-// ---- Norms of images, by sets of channels and samples -------------------------------------------
+// ---- Norms of images: a set of channels and samples has common statistics -----------------------
 
 struct set_statistics {
   static constexpr row is{"set_statistics", "x(r c) -> statistics(1 s); part"};

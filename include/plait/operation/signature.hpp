@@ -232,7 +232,7 @@ enum class misplacement : int {
   mixed,        ///< no operand is cut, but some are invariant and some replicate
   of_summands,  ///< an operand is partial, but the operation is not linear in it, or other operands
                 ///< do not fit
-  not_summed    ///< a result of summands is not partial
+  not_summed    ///< operands are summands, but a result is not partial
 };
 
 /// A value for arguments without a placement, such as labels. No placement of an operand equals it.

@@ -33,7 +33,7 @@ enum class reduction { sum, max };
 enum class local_move : int {
   none,           ///< the local values do not change; only the placement in the type changes
   slice,          ///< each rank keeps its own block
-  zero_pad,       ///< each rank puts its block into zeros of the full extent
+  zero_pad,       ///< each rank fills the whole value with zeros, except for its block
   mask,           ///< rank 0 keeps its value, the others hold zeros
   keep,           ///< rank k keeps its value, the others drop theirs
   zero_elsewhere  ///< rank k keeps its value, the others hold zeros

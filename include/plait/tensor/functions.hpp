@@ -158,7 +158,8 @@ struct gelu_inner {
     return multiply_add(3 * cubic, x * x, linear);
   }
 
-  // e^-value, limited so that it does not overflow T and 1 / (1 + it) is finite.
+  // Returns e^-value(x), limited so that it does not overflow T and 1 / (1 + e^-value(x)) is
+  // finite.
   PLAIT_IN_LOOPS PLAIT_HOST_DEVICE static T decay(T x) {
     constexpr T highest = 80;
     T const exponent = -value(x);
@@ -169,7 +170,7 @@ struct gelu_inner {
 }  // namespace detail
 
 /// GELU in its tanh form, 0.5 x (1 + tanh(u)) with u = sqrt(2/pi) (x + 0.044715 x^3). It is
-/// computed as the equal x / (1 + e^(-2u)), which needs no tanh and has no cancellation for
+/// computed as x / (1 + e^(-2u)), which is equal, needs no tanh and has no cancellation for
 /// negative x.
 ///
 /// In float: error at most 5e-7 * max(1, |x|); relative to the value, 4e-7 (1 + |2u|) down to
@@ -196,7 +197,7 @@ struct gelu_tanh_derivative {
 
 namespace detail {
 
-// e^-x, limited so that it does not overflow T and 1 / (1 + it) is finite.
+// Returns e^-x, limited so that it does not overflow T and 1 / (1 + e^-x) is finite.
 template <class T>
 PLAIT_IN_LOOPS PLAIT_HOST_DEVICE T silu_decay(T x) {
   constexpr T highest = 80;
@@ -227,7 +228,7 @@ struct silu_derivative {
 
 /// 1 / (1 + e^-x).
 ///
-/// In float: at least 1.8e-35.
+/// In float: the result is at least 1.8e-35.
 struct sigmoid {
   template <class T>
   PLAIT_IN_LOOPS PLAIT_HOST_DEVICE T operator()(T x) const {

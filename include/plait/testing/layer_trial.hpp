@@ -323,7 +323,7 @@ class bench {
   std::vector<std::int32_t> const* tokens_ = nullptr;
 };
 
-/// The bench of a job.
+/// Runs the model of a job, see bench.
 template <class Job>
 class layer_bench final : public bench<typename Job::element, typename Job::gradient_element> {
   using base = bench<typename Job::element, typename Job::gradient_element>;
