@@ -12,8 +12,8 @@
 namespace plait {
 
 /// The roles that an axis of a mesh may have. The typing rules depend on the role of an axis, so
-/// programs cannot add roles; they add policies. plait itself has no policy for `replica`,
-/// `context` and `expert` yet.
+/// programs cannot add roles; they add policies. `within<K>` adds the axis `replica`; plait has no
+/// policy for `context` and `expert` yet.
 ///
 /// Example (tests/reference/names_in_use_test.cpp axis):
 ///     static_assert(in_all_ways::plan().bytes_sent(plait::axis::tensor, {.rows = 16}).total() >
