@@ -27,8 +27,8 @@ class attention_operations : public element_operations<Rank> {
   using base::base;
   using base::context;
 
-  /// Computes causal self-attention of heads of `head_width` columns. A row of qkv has the query,
-  /// the key and the value next to each other.
+  /// Computes causal self-attention, in which each head has `head_width` columns. A row of qkv
+  /// contains the queries of all heads, then the keys, then the values.
   ///
   /// Shapes: qkv (rows, 3 heads head_width); out (rows, heads head_width); log_sum (rows, heads).
   template <class X, placement Qkv>
@@ -50,7 +50,7 @@ class attention_operations : public element_operations<Rank> {
         heads_of(out, head_width));
   }
   /// Lets the device prepare this attention for the shape of qkv, once, before the first pass. A
-  /// layer that calls this attention calls it in its `prepare`.
+  /// layer whose bodies call attention(qkv, ...) calls this function in its `prepare`.
   template <class T, placement Qkv>
   void prepare_attention(view_of<T, Qkv> qkv, std::size_t head_width) {
     queue_.prepare(
@@ -58,10 +58,10 @@ class attention_operations : public element_operations<Rank> {
         equal_heads{context.sequence, context.batch, qkv.columns / (3 * head_width), head_width});
   }
 
-  /// Computes attention with the heads and the mask of `Groups`, an ext::head_groups. qkv are the
-  /// three views of a layer that has query, key and value as its inputs. If ranks have blocks of
-  /// the query and all of key and value, which then are replicate, each rank reads only the
-  /// key-value head of its queries.
+  /// Computes attention with the heads and the mask of `Groups`, an ext::head_groups. `qkv` are the
+  /// three views of a layer whose inputs are query, key and value. If the query is cut over the
+  /// tensor ranks and key and value are replicate, each rank reads only the key-value head that its
+  /// queries use.
   ///
   /// Shapes: query and out (rows, heads head_width); key and value (rows, key_value_heads
   ///         head_width); log_sum (rows, heads).
@@ -90,7 +90,7 @@ class attention_operations : public element_operations<Rank> {
     shapes_.equal(name, named("dkey", dkey), named("key", key));
     shapes_.equal(name, named("dvalue", dvalue), named("value", value));
     using element = typename Dq::element;
-    if constexpr (K::at != Q::at) {  // this rank reads only its own key-value head
+    if constexpr (K::at != Q::at) {  // this rank's queries use only one key-value head
       queue_.fill(static_cast<element>(0), dkey.data, dkey.count());
       queue_.fill(static_cast<element>(0), dvalue.data, dvalue.count());
     }

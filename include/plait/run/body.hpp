@@ -6,42 +6,43 @@
 
 namespace plait::execution {
 
-/// The argument `l` of a layer's `forward`: views of this rank's blocks, with the placements of the
-/// chosen form. For a layer with two inputs `x` is a pair. For a loss `y` is the place to which the
-/// layer adds its sum.
+/// The argument `l` of a layer's `forward`: views of this rank's blocks of the tensors, with the
+/// placements of the form that the plan has chosen. For a layer with two inputs `x` is a pair. For
+/// a loss `y` is the address to which the layer adds its sum.
 template <class Parameters, class Input, class Output, class Saved, class Scratch>
 struct forward_body {
   Parameters p;
   Input x;
   Output y;
-  Saved saved;  ///< to be written
+  Saved saved;  ///< the layer writes these slots
   Scratch scratch;
   layer_context const& context;
 };
 template <class P, class X, class Y, class V, class W>
 forward_body(P, X, Y, V, W, layer_context const&) -> forward_body<P, X, Y, V, W>;
 
-/// The argument `l` of `backward_input`. For a loss `dy` is the factor of its gradient, a
-/// loss_seed.
+/// The argument `l` of `backward_input`. For a loss `dy` is a loss_seed, by which the layer
+/// multiplies its gradient.
 template <class Parameters, class OutputGradient, class InputGradient, class Saved, class Scratch>
 struct backward_input_body {
   Parameters p;
   OutputGradient dy;
   InputGradient dx;
-  Saved saved;  ///< to be read
+  Saved saved;  ///< the layer reads these slots
   Scratch scratch;
   layer_context const& context;
 };
 template <class P, class Y, class X, class V, class W>
 backward_input_body(P, Y, X, V, W, layer_context const&) -> backward_input_body<P, Y, X, V, W>;
 
-/// The argument `l` of `backward_parameters`. The layer adds to `dp`.
+/// The argument `l` of `backward_parameters`. The layer adds the gradients of its parameters to
+/// `dp`.
 template <class Parameters, class OutputGradient, class Gradients, class Saved, class Scratch>
 struct backward_parameters_body {
   Parameters p;
   OutputGradient dy;
   Gradients dp;
-  Saved saved;  ///< to be read
+  Saved saved;  ///< the layer reads these slots
   Scratch scratch;
   layer_context const& context;
 };
@@ -59,7 +60,7 @@ struct backward_body {
   OutputGradient dy;
   InputGradient dx;
   Gradients dp;
-  Saved saved;  ///< to be read
+  Saved saved;  ///< the layer reads these slots
   Scratch scratch;
   layer_context const& context;
 };
@@ -76,7 +77,7 @@ struct forward_backward_body {
   Output y;
   OutputGradient dy;
   InputGradient dx;
-  Saved saved;  ///< to be written
+  Saved saved;  ///< the layer writes these slots
   Scratch scratch;
   layer_context const& context;
 };
@@ -84,14 +85,15 @@ template <class P, class I, class O, class Y, class X, class V, class W>
 forward_backward_body(P, I, O, Y, X, V, W, layer_context const&)
     -> forward_backward_body<P, I, O, Y, X, V, W>;
 
-/// Reports how to write a body of a layer `L` if a body cannot be called.
+/// Fails to compile, with a text that says how to write a body, if a body of layer `L` cannot be
+/// called.
 template <class L, bool CanBeCalled>
 consteval void check_body() {
   static_assert(
       CanBeCalled,
       "a body of this layer cannot be called: write `static void forward(auto& ops, auto "
-      "l)`, backward_input and backward_parameters, or backward in their place, likewise; "
-      "they are static and take two arguments");
+      "l)`, and with the same two arguments either backward_input and backward_parameters, or "
+      "backward; all of them are static");
 }
 
 }  // namespace plait::execution

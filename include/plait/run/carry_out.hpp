@@ -7,8 +7,9 @@
 
 namespace plait::execution {
 
-/// Calls the kernel of a row on a queue: operands as matrices, then the numbers of the kernel, in
-/// the order in which the queue takes them. All operations call a queue through this function. If a
+/// Calls a device's kernel for an operation on a queue. `row` is the operation's entry in the table
+/// of operations. The arguments are the operands as matrices, then the numbers of the kernel, in
+/// the order of the queue's function. All operations call a queue through this function. If a
 /// device lacks the kernel, the compiler prints one sentence instead of a list of functions that do
 /// not fit. It is a function and not a lambda, because nvcc finds no members in a requirement
 /// within a lambda.

@@ -10,13 +10,15 @@
 
 namespace plait {
 
-/// The place in the device's memory to which a layer adds its term of the loss.
+/// The address in the device's memory to which a layer adds its term of the loss, with the weights
+/// of the term.
 struct loss_sum {
-  double* data = nullptr;           ///< null: the term is not wanted
-  double const* scale = nullptr;    ///< weight of the term / (its count in the global batch)
+  double* data = nullptr;           ///< null: the layer adds no term
+  double const* scale = nullptr;    ///< weight of the term / count of the term in the global batch
   double const* weights = nullptr;  ///< a weight for each row of the microbatch; null: all are 1
-  /// Places of the microbatch, of which only the first `present` have a sample. The rows of the
-  /// others do not count. 0: all places have a sample.
+
+  /// The number of sample slots of the microbatch, of which only the first `present` contain a
+  /// sample. The rows of empty slots do not count. 0: all slots contain a sample.
   std::size_t samples = 0;
   std::size_t present = 0;
   std::size_t first_row = 0;  ///< first row of this rank's block in the microbatch
@@ -52,15 +54,15 @@ struct loss_seed {
 
 namespace plait::ext {
 
-/// Returns the factor of the gradient of the terms that are added to `of`.
+/// Returns the factor of the gradient of the terms that a layer adds to `of`.
 constexpr loss_seed seed_of(loss_sum const& of) {
   return {of.scale, of.weights == nullptr ? nullptr : of.weights + of.first_row, of.samples,
           of.present};
 }
 
-/// The facts on which the result of a layer's body may depend besides its operands. With them a
-/// body can compute global indices, so its result does not depend on the plan. For example, dropout
-/// draws its random numbers from `seed`, `step`, `site` and the global index of an element.
+/// The facts, in addition to its operands, on which the result of a layer's body may depend. With
+/// them a body can compute global indices, so its result does not depend on the plan. For example,
+/// dropout draws its random numbers from `seed`, `step`, `site` and the global index of an element.
 struct layer_context {
   std::uint64_t seed = 0;
   std::uint32_t const* step = nullptr;  ///< number of the step, in the device's memory
@@ -68,20 +70,22 @@ struct layer_context {
   int copy = 0;                         ///< number of the copy within a repeat
   int microbatch = 0;
   bool training = true;
-  std::size_t batch = 1;         ///< samples of the microbatch on this data rank
+  std::size_t batch = 1;         ///< number of samples of the microbatch on this data rank
   std::size_t first_sample = 0;  ///< global index of the first of these samples
-  std::size_t missing = 0;  ///< number of the last places of the microbatch, which have no sample
-  std::size_t all_samples = 0;  ///< samples of the global batch; 0: it is this microbatch
-  bool reads_buffers = false;   ///< forward reads buffers: in evaluation, and if frozen
-  bool runs_again = false;      ///< forward recomputes values that were not kept
-  /// Samples of the microbatch on all ranks, for layers that sum over samples, and the axes over
-  /// which the ranks with other samples are distributed. 0: other ranks have no samples.
+  std::size_t missing = 0;       ///< number of empty sample slots at the end of the microbatch
+  std::size_t all_samples = 0;   ///< number of samples of the global batch; 0: `present()`
+  bool reads_buffers = false;    ///< forward uses running statistics: in evaluation, and if frozen
+  bool runs_again = false;       ///< forward recomputes activations that were not kept
+
+  /// The number of samples of the microbatch on all ranks, for layers that sum over samples; 0:
+  /// other ranks have no samples. `sample_axes` are the mesh axes along which ranks have different
+  /// samples.
   std::size_t samples_on_all_ranks = 0;
   axis_set sample_axes{};
-  std::size_t sequence = 1;  ///< positions of a sample, on all tensor ranks together
+  std::size_t sequence = 1;  ///< number of positions of a sample, on all tensor ranks together
   int tensor_rank = 0;
   int tensor_ranks = 1;
-  loss_sum loss{};  ///< the term of a layer that has a term in the loss
+  loss_sum loss{};  ///< the address to which a layer adds its term of the loss
 
   /// Returns the number of samples of the microbatch on this data rank.
   [[nodiscard]] std::size_t present() const { return batch - missing; }
@@ -89,7 +93,7 @@ struct layer_context {
   [[nodiscard]] std::size_t present_on_all_ranks() const {
     return samples_on_all_ranks != 0 ? samples_on_all_ranks : present();
   }
-  /// Returns the share of one sample in the global batch.
+  /// Returns the weight of one sample in a mean over the global batch.
   [[nodiscard]] double sample_share() const {
     return 1.0 / static_cast<double>(all_samples != 0 ? all_samples : present());
   }

@@ -16,7 +16,7 @@ namespace plait::execution {
 /// columns of a matrix (im2col), and multiplies this matrix by the weight on a device's queue.
 ///
 /// Shapes: x (samples, in.channels, in.height, in.width); w (out_channels, in.patch() / groups); y
-///         (samples, out_channels, in.out_height(), in.out_width()); room: at least
+///         (samples, out_channels, in.out_height(), in.out_width()); room: a workspace of at least
 ///         `patch_block_of(in, out_channels).room()` elements.
 template <class Queue>
 class convolution {
@@ -42,7 +42,7 @@ class convolution {
     });
   }
 
-  /// Writes the gradient with respect to x to dx.
+  /// Computes dx, the gradient with respect to x.
   template <class T>
   void backward_input(std::size_t samples, T const* dy, T const* w, T* dx, T* room) const {
     if (!is_direct(1) || block_.samples > 1)
@@ -81,11 +81,12 @@ class convolution {
   }
 
  private:
-  /// The samples and rows of the output that one matrix product computes.
+  /// The part of the output that one matrix product computes: some samples, or some rows of one
+  /// sample.
   struct piece {
     std::size_t first_sample, samples;
-    std::size_t first_row, rows;  ///< rows of each output map
-    std::size_t columns;          ///< columns of the product
+    std::size_t first_row, rows;  ///< range of rows of each output map
+    std::size_t columns;          ///< number of columns of the product
     std::size_t first_result;     ///< index of the first result in y
   };
   [[nodiscard]] std::size_t outputs() const { return outputs_ / groups_; }
@@ -108,7 +109,7 @@ class convolution {
     for (std::size_t g = 0; g < groups_; ++g) use(g);
   }
 
-  /// Returns the weight of a group, (outputs, inputs).
+  /// Returns the weight of a group, a matrix of shape (outputs(), inputs()).
   template <class T>
   [[nodiscard]] matrix<T const> weight(T const* w, std::size_t g) const {
     return {w + g * outputs() * inputs(), outputs(), inputs()};
@@ -118,8 +119,8 @@ class convolution {
   static matrix<T const> group(matrix<T const> const& all, std::size_t g, std::size_t rows) {
     return {all.data + g * rows * all.stride, rows, all.columns, all.stride};
   }
-  /// Swaps the dimensions (outer, inner, map) of `from` to (inner, outer, map), for maps of the
-  /// output.
+  /// Transposes `from`, of shape (outer, inner, map), to `to`, of shape (inner, outer, map), where
+  /// map is the size of an output map.
   template <class T>
   void exchange(T const* from, T* to, std::size_t outer, std::size_t inner) const {
     std::size_t const map = in_.out_map();
@@ -127,8 +128,9 @@ class convolution {
               matrix<T>{to, inner, outer * map}, map);
   }
 
-  /// Returns the windows of a piece, (in.patch(), columns). If windows are single elements and the
-  /// piece has one sample, it returns x itself and copies nothing.
+  /// Returns the windows that a piece reads, as a matrix of shape (in_.patch(), at.columns). If
+  /// windows are single elements and the piece has one sample, the function returns x itself and
+  /// copies nothing.
   template <class T>
   matrix<T const> patches_of(piece const& at, T const* x, T* room) const {
     T const* const images = x + at.first_sample * in_.image();
@@ -137,7 +139,7 @@ class convolution {
               matrix<T>{room, in_.patch(), at.columns}, in_, at.first_row, at.rows);
     return {room, in_.patch(), at.columns};
   }
-  /// Returns the gradient of a piece's results, (outputs, columns).
+  /// Returns the gradient of a piece's results, as a matrix of shape (outputs_, at.columns).
   template <class T>
   matrix<T const> results_of(piece const& at, T const* dy, T* room) const {
     if (at.samples == 1) return {dy + at.first_result, outputs_, at.columns, in_.out_map()};

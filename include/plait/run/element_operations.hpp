@@ -23,7 +23,7 @@
 namespace plait::execution {
 
 /// The operations of a layer's body that compute one element or one row at a time, and functions
-/// that return the global place of a view. \see operations
+/// that return the global position of a view. \see operations
 template <class Rank>
 class element_operations {
   template <class T, placement At>
@@ -34,15 +34,16 @@ class element_operations {
   element_operations(Rank& rank, layer_context const& where, int leaf, char const* body)
       : context(where), queue_(rank.device().on(stream::compute)), shapes_(leaf, body) {}
 
-  /// The step, the copy, the microbatch and the global place of the local block.
+  /// The numbers of the step, of the layer's copy and of the microbatch, and the global position of
+  /// this rank's block.
   layer_context const& context;
 
-  /// Returns the first global position of the rows of a view.
+  /// Returns the global sequence position of the first row of a view.
   template <class View>
   [[nodiscard]] std::size_t first_position(View const& x) const {
     return typing::is_rows(View::at) ? positions(x) * rank() : 0;
   }
-  /// Returns the number of positions that the rows of a view have.
+  /// Returns the number of sequence positions that the rows of a view cover.
   template <class View>
   [[nodiscard]] std::size_t positions(View const& x) const {
     return x.rows / context.batch;
@@ -71,7 +72,7 @@ class element_operations {
     shapes_.equal("copy", named("y", y), named("x", x));
     queue_.copy_bytes(x.data, y.data, x.count() * sizeof(T));
   }
-  /// Sets y to 0, in any placement, so that sums can be added to it.
+  /// Sets y to 0, in any placement except partial_max, so that sums can be added to y.
   template <class T, placement At>
   void clear(view_of<T, At> y) {
     static_assert(typing::sound_written<T>);
@@ -80,11 +81,11 @@ class element_operations {
   }
   /// Computes out = a + b. out may be a or b.
   void add(auto a, auto b, auto out) { call(operation::add{}, a, b, out); }
-  /// Computes y = f(x...), element by element: f(x, y), f(a, b, y) or f(a, b, c, y). `f` is a named
-  /// type with a PLAIT_HOST_DEVICE call operator that takes a number of each operand. `is_linear`
-  /// says that f is linear in all operands together, as a sum is. `is_linear_in_last` says that f
-  /// is linear in the last operand for each value of the others, as a product is. y may be an
-  /// operand.
+  /// Computes y = f(x...), element by element: f(x, y), f(a, b, y) or f(a, b, c, y). `f` has a
+  /// named type with a PLAIT_HOST_DEVICE call operator, which takes a number of each operand. Its
+  /// member `is_linear` declares that f is linear in all operands together, as a sum is. Its member
+  /// `is_linear_in_last` declares that f is linear in the last operand if the other operands are
+  /// fixed, as a product is. y may be an operand.
   template <class Function, class X, class T, placement At, placement Out>
   void map(Function f, view_of<X, At> x, view_of<T, Out> y) {
     map_onto(f, y, named("x", x), x);
@@ -103,18 +104,19 @@ class element_operations {
   }
   /// Computes y[r][c] = f(at, row of each view...), one element at a time. f may depend on the
   /// global place of the element, and may read its rows at any column. `at` is an
-  /// ext::element_place. A row is an ext::element_row, which is indexed by the columns of the whole
-  /// row. `f` is as for `map`.
+  /// ext::element_place. A row is an ext::element_row, which f indexes by columns of the whole row,
+  /// also if this rank has a block of it. `f` is a function as for `map`.
   ///
-  /// f says `static constexpr std::size_t block = N;` if it reads only the N columns around its
-  /// own, from at.column / N * N on. Then y may be cut by columns in whole blocks, and if N is 1, y
-  /// may be one of the views. If views have another number of columns than y, f also says
-  /// `read_block`: it reads only the `read_block` columns from at.column / block * read_block on.
-  /// It can also say `static constexpr std::size_t read_blocks[]`, with a number for each view.
+  /// f declares `static constexpr std::size_t block = N;` if it reads only the block of N columns
+  /// that contains its own column, from at.column / N * N on. Then y may be cut by columns in whole
+  /// blocks, and if N is 1, y may be one of the views. If the number of columns of the views
+  /// differs from the number of columns of y, f also declares `read_block`: it reads only the
+  /// `read_block` columns from at.column / block * read_block on. It can declare `static constexpr
+  /// std::size_t read_blocks[]` instead, with a number for each view.
   ///
   /// Shapes: y has a row for each row of activations, or one for each position. A view has as many
-  ///         rows, or one row for all. A view that is cut by columns has the columns of y, or as
-  ///         many blocks.
+  ///         rows as y, or one row for all rows of y. A view that is cut by columns has the columns
+  ///         of y, or as many blocks as y.
   template <class Function, class T, placement Out, class... Views>
   void map_at(Function f, view_of<T, Out> y, Views... views) {
     constexpr std::size_t block = typing::block_of<Function>;
@@ -136,9 +138,10 @@ class element_operations {
     if constexpr (typing::is_columns(Out)) shapes_.whole_blocks(name, named("y", y), block);
     map_block(f, of, y, std::index_sequence_for<Views...>{}, views...);
   }
-  /// Calls f(columns, row of each view...) for every row; a view that has one row is passed each
-  /// time. Pointers are to const if the view is. f is as for `map`. With `static constexpr bool
-  /// takes_row = true;` f is called with the number of the row first.
+  /// Calls f(columns, pointer to a row of each view...) for every row; if a view has only one row,
+  /// each call gets this row. A pointer is to const if its view has const elements. f is a function
+  /// as for `map`. If f declares `static constexpr bool takes_row = true;`, its first argument is
+  /// the index of the row.
   template <class Function, class First, class... Views>
   void rows(Function f, First first, Views... views) {
     static_assert(typing::sound_whole_rows<First::at>);
@@ -162,10 +165,10 @@ class element_operations {
   /// rank's device; on a GPU the queue has the stream to launch on. The kernel only reads a view of
   /// const elements, may read and write any other view, and must not touch any other memory.
   ///
-  /// All views have the same placement. As an exception, if there are views cut by rows, views that
-  /// are read may be replicate and views that are written may be partial. Views that are read may
-  /// be partial only if the kernel says `is_linear`. If a kernel says `any_placement`, plait checks
-  /// no placements. The kernel checks the shapes of its views itself.
+  /// All views have the same placement, with one exception: if some views are cut by rows, other
+  /// views may be replicate if the kernel reads them, or partial if it writes them. A view that the
+  /// kernel reads may be partial only if the kernel declares `is_linear`. If a kernel declares
+  /// `any_placement`, plait checks no placements. The kernel checks the shapes of its views itself.
   template <class Kernel, class... Views>
     requires(!operation::is_row<Kernel>)
   void run(Kernel kernel, Views... views) {
@@ -174,24 +177,24 @@ class element_operations {
       static_assert(typing::sound_run<is_linear, Views...>);
     queue_.run(kernel, views...);
   }
-  /// Runs a row of operation/rows.hpp, or a row of the program's own for which the device's queue
-  /// has a kernel. Arguments are views and tokens in the order of the row's operands, then the
-  /// numbers of the kernel.
+  /// Runs an operation that a row type describes: a row of operation/rows.hpp, or a user's own row
+  /// for which the device's queue has a kernel. The arguments are the row's operands, as views and
+  /// tokens, and then the numbers of the kernel.
   ///
-  /// Errors: an operand that is not placed as the row allows does not compile; size_mismatch if an
-  ///         index has another length in one operand than in another.
+  /// Errors: an operand whose placement the row does not allow does not compile; size_mismatch if
+  ///         the length of an index differs between two operands.
   template <operation::is_row Row, class... Arguments>
   void run(Row row, Arguments... arguments) {
     constexpr auto& indices = operation::indices_of<Row>;
     static_assert(typing::sound_own_row < Row, indices.is_part || indices.count == 0 >);
     call(row, arguments...);
   }
-  /// Runs an operation of the layer's own that states its indices, as in operation/signature.hpp.
-  /// The allowed placements and the shapes of the views follow from the indices, as in a matrix
-  /// product: "r i, i j -> r j". A view before "->" is read, and a view after it is written; tokens
-  /// have no indices.
+  /// Runs an operation of the layer's own, with a signature that names the indices of its operands
+  /// as in operation/signature.hpp. The allowed placements and the shapes of the views follow from
+  /// the indices, as in a matrix product: "r i, i j -> r j". A view before "->" is read, and a view
+  /// after it is written; tokens have no indices.
   ///
-  /// Errors: size_mismatch if an index has another length in one view than in another.
+  /// Errors: size_mismatch if the length of an index differs between two views.
   ///
   /// Example (tests/run/own_operation_test.cpp product):
   ///     ops.template run<"r i, i j -> r j; linear each">(product{}, l.x, l.p[weight{}], l.y);
@@ -219,8 +222,8 @@ class element_operations {
           Argument, std::is_same_v<typename Argument::memory, typename Rank::device_type::memory>>;
     else return true;
   }
-  /// Asserts that the arguments of an operation have the number, placements, elements and memory
-  /// that the row needs.
+  /// True if the arguments of an operation have the number, placements, elements and memory that
+  /// the row needs; otherwise an assertion fails.
   template <class Row, class... Arguments>
   static constexpr bool sound =
       typing::sound_row<Row, Arguments...> && (lies_here<Arguments>() && ... && true);
@@ -238,7 +241,7 @@ class element_operations {
     static_assert(sound<Row, Arguments...>);
     put_in_roles(row, std::index_sequence_for<Arguments...>{}, arguments...);
   }
-  /// Checks that each index has one length in all operands.
+  /// Checks that each index has the same length in all operands.
   template <class Row, class... Arguments>
   void check_shapes(Arguments const&... arguments) const {
     check_shapes_of<Row>(std::index_sequence_for<Arguments...>{}, arguments...);
@@ -283,7 +286,7 @@ class element_operations {
   void check_shapes_of(std::index_sequence<I...>, Arguments const&... arguments) const {
     constexpr auto& indices = operation::indices_of<Row>;
     constexpr typing::indexed_arguments<Arguments...> indexed(indices);
-    if constexpr (indexed.count == indices.count) {  // otherwise the call does not compile
+    if constexpr (indexed.count == indices.count) {  // otherwise another assertion fails
       constexpr std::size_t operands(indices.count);
       std::size_t lengths[2 * operands];
       (note_lengths<indexed.operand[I]>(lengths, arguments), ...);
@@ -328,7 +331,7 @@ class element_operations {
               operand_at<typing::block_of<Function>, typing::read_block_of<Function, View>>(
                   y, of, views)...);
   }
-  /// Returns the operand by which map_at reads view x for the elements of y.
+  /// Returns the kernel operand from which map_at reads view x for the elements of y.
   template <std::size_t Block, std::size_t Read, class Y, class View>
   auto operand_at(Y const& y, element_block const& of, View const& x) const {
     using element = std::remove_const_t<typename View::element>;

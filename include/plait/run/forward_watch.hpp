@@ -11,7 +11,7 @@
 
 namespace plait::execution {
 
-/// Finds the first layer of a forward whose output is not finite. The passes of a forward call
+/// Finds the first layer whose output is not finite in a forward. The passes of the forward call
 /// look() with the output of each layer.
 ///
 /// Cost:   look() waits for the device and copies the output to the host.

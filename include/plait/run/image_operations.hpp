@@ -17,8 +17,9 @@
 
 namespace plait::execution {
 
-/// The convolutions, pooling and normalisations that a layer's body may call if its rows are
-/// images. If ranks have blocks of the columns, each rank has whole channels. \see operations
+/// The convolutions, pooling and normalisations that a layer's body may call if each row of its
+/// views is an image. If the columns are cut over the tensor ranks, each rank has whole channels.
+/// \see operations
 template <class Rank>
 class image_operations : public attention_operations<Rank> {
   using base = attention_operations<Rank>;
@@ -33,8 +34,8 @@ class image_operations : public attention_operations<Rank> {
   /// channels of all ranks. Each of the `groups` groups of channels is convolved on its own.
   ///
   /// Shapes: x (rows, channels in.map()); w (outputs, channels / groups in.window()); y (rows,
-  ///         outputs in.out_map()); room: patch_block_of(in, outputs).room() elements of the whole
-  ///         layer, or none if that is 0.
+  ///         outputs in.out_map()); room: a workspace of patch_block_of(in, outputs).room()
+  ///         elements, computed for the whole layer; it may be empty if this number is 0.
   void convolve(window_shape const& in, std::size_t groups, auto x, auto w, auto y, auto room) {
     static_assert(base::template sound<operation::convolve, decltype(x), decltype(w), decltype(y)>);
     auto const made = convolution_of("convolve", in, groups, x, w, y, room);
@@ -54,7 +55,7 @@ class image_operations : public attention_operations<Rank> {
     auto const made = convolution_of("convolve_backward_weight", in, groups, x, dw, dy, room);
     made.backward_weight(x.rows, dy.data, x.data, dw.data, room.data);
   }
-  /// Adds to y the element of `bias` for the channel.
+  /// Adds bias[c] to all elements of channel c of y.
   ///
   /// Shapes: bias (1, channels); y (rows, channels map).
   void add_to_maps(auto bias, auto y, std::size_t map) {
@@ -68,16 +69,16 @@ class image_operations : public attention_operations<Rank> {
     put(operation::accumulate_map_sums{}, dy, sums, map);
   }
 
-  /// Computes y = the largest element of each window of `in`; x may have a block of the channels.
-  /// The padding, which is at most half a window, does not count. If a window has a NaN, its result
-  /// is a NaN.
+  /// Computes y = the largest element of each window of `in`; x may have a block of the channels
+  /// that `in` describes. The padding, which is at most half a window, does not count. If a window
+  /// has a NaN, its result is a NaN.
   ///
   /// Shapes: x (rows, channels in.map()); y (rows, channels in.out_map()).
   void max_pool(window_shape const& in, auto x, auto y) {
     put(operation::max_pool{}, x, y, windows("max_pool", in, named("x", x), named("y", y)));
   }
-  /// Computes the gradient of max_pool. If several elements of a window are the largest, the first
-  /// has the gradient.
+  /// Computes the gradient of max_pool. If several elements of a window are equally large, the
+  /// first receives the gradient.
   void max_pool_backward(window_shape const& in, auto dy, auto x, auto dx) {
     static_assert(typing::sound_gradient<x.at, dx.at>);
     constexpr auto name = "max_pool_backward";
@@ -95,8 +96,9 @@ class image_operations : public attention_operations<Rank> {
   }
 
   /// Computes y = gamma (x - mean) / sqrt(variance + epsilon) + beta, with the mean and the
-  /// variance of the set that contains each element. `statistics` keeps the mean and the inverse
-  /// deviation of each set.
+  /// variance of the normalization set that contains the element. Such a set is, for example, a
+  /// channel of all samples in a batch norm, or a group of channels of one sample in a group norm.
+  /// `statistics` keeps the mean and the inverse standard deviation of each set.
   ///
   /// Shapes: x, y (rows, channels map); gamma, beta (1, channels); statistics: at least 2 elements
   ///         for each set.
@@ -114,7 +116,7 @@ class image_operations : public attention_operations<Rank> {
               sets, epsilon);
     put(operation::normalize_sets{}, x, read(statistics, sets), gamma, beta, y, sets);
   }
-  /// Computes the gradient with respect to x. dx may be dy.
+  /// Computes dx, the gradient of normalize_sets with respect to x. dx may be dy.
   void normalize_sets_backward_input(norm_shape const& of, auto dy, auto x, auto statistics,
                                      auto gamma, auto dx) {
     static_assert(typing::sound_gradient<x.at, dx.at>);
@@ -132,8 +134,9 @@ class image_operations : public attention_operations<Rank> {
     shapes_.equal(name, named("dbeta", dbeta), named("dgamma", dgamma));
     put(operation::normalize_sets_parameters{}, dy, x, read(statistics, sets), dgamma, dbeta, sets);
   }
-  /// Adds the means and the unbiased variances of a step's sets, each of one channel, to the sums
-  /// in two buffers. They are weighted by their shares of the global batch's samples.
+  /// Adds the means and the unbiased variances of a step's normalization sets, each of one channel,
+  /// to the sums in two buffers. The weight of a set is its share of the samples of the global
+  /// batch.
   ///
   /// Errors: size_mismatch for a set of one element, which has no variance.
   void accumulate_statistics(norm_shape of, auto statistics, auto means, auto variances,
@@ -161,10 +164,10 @@ class image_operations : public attention_operations<Rank> {
         context.sample_share(), epsilon);
   }
 
-  /// Begins the statistics of each channel over all samples of the microbatch, including the
-  /// samples of other ranks. It writes this rank's own statistics to `statistics`, and the sums of
-  /// its elements to the view of `room` that it returns. The caller then calls ops.sum_over_samples
-  /// on this view.
+  /// Computes the first part of the statistics of each channel over the samples of all ranks. The
+  /// function writes this rank's own statistics to `statistics`, and the sum of this rank's
+  /// elements of each channel to the view of `room` that it returns. The caller then calls
+  /// ops.sum_over_samples on this view, and squares_of_samples.
   ///
   /// Shapes: x (rows, channels map); statistics: at least 2 elements for each channel; room: at
   ///         least one element for each channel
@@ -181,9 +184,10 @@ class image_operations : public attention_operations<Rank> {
               row_of(room.data, of.channels), of);
     return view_of<Kept, Sets>{room.data, 1, of.channels};
   }
-  /// Continues after the sums of sums_of_samples were added over the ranks. Returns the sums of the
-  /// squared differences between this rank's elements and the mean of all samples, which follows
-  /// from `sums`. The caller calls ops.sum_over_samples on the result, too.
+  /// Computes the second part of the statistics, from the `sums` of sums_of_samples that
+  /// ops.sum_over_samples has added over the ranks. Returns for each channel the sum of the squared
+  /// differences between this rank's elements and the mean over all samples. The caller calls
+  /// ops.sum_over_samples on the result, too, and then statistics_of_samples.
   template <class Kept, placement Sets>
   auto squares_of_samples(std::size_t map, view_of<Kept, Sets> statistics, view_of<Kept, Sets> sums,
                           view_of<Kept, Sets> room) {
@@ -195,8 +199,8 @@ class image_operations : public attention_operations<Rank> {
               row_of(room.data, of.channels), of);
     return view_of<Kept, Sets>{room.data, 1, of.channels};
   }
-  /// Ends after both sums: writes the mean and the inverse deviation of each channel to
-  /// `statistics`.
+  /// Computes the statistics from both sums over the ranks: writes the mean and the inverse
+  /// standard deviation of each channel to `statistics`.
   template <class Kept, placement Sets>
   void statistics_of_samples(std::size_t map, view_of<Kept, Sets> sums, view_of<Kept, Sets> squares,
                              view_of<Kept, Sets> statistics, double epsilon) {
@@ -216,9 +220,9 @@ class image_operations : public attention_operations<Rank> {
     shapes_.equal(name, named("y", y), named("x", x));
     put(operation::normalize_sets{}, x, read(statistics, sets), gamma, beta, y, sets);
   }
-  /// Returns this rank's summands of the gradients with respect to gamma and beta, next to each
-  /// other in a view of `room`. The gradient with respect to x needs the sums of these over all
-  /// samples, so the caller calls ops.sum_over_samples on the view.
+  /// Computes this rank's summands of the gradients with respect to gamma and beta, and returns
+  /// them in one view of `room`. The gradient with respect to x needs these sums over the samples
+  /// of all ranks, so the caller calls ops.sum_over_samples on the view.
   ///
   /// Shapes: as for sums_of_samples; room: at least 2 elements for each channel
   template <class Dy, class X, class Kept, class S, placement Gradient, placement At,
@@ -236,13 +240,14 @@ class image_operations : public attention_operations<Rank> {
               row_of(room.data + of.channels, of.channels), of);
     return view_of<S, Sets>{room.data, 1, 2 * of.channels};
   }
-  /// Computes dx after the sums of gradients_of_samples were added over the ranks. dx may be dy.
+  /// Computes dx from the `sums` of gradients_of_samples that ops.sum_over_samples has added over
+  /// the ranks. dx may be dy.
   void normalize_samples_backward_input(std::size_t map, auto dy, auto x, auto statistics,
                                         auto sums, auto gamma, auto dx) {
     static_assert(typing::sound_gradient<x.at, dx.at>);
     static_assert(sums.at == statistics.at,
                   "ops.normalize_samples_backward_input(...): the sums are not placed like the "
-                  "statistics; give it the view that ops.sum_over_samples was given");
+                  "statistics; pass the view that ops.sum_over_samples has summed");
     constexpr auto name = "normalize_samples_backward_input";
     auto const of = whole_sets(name, map, named("x", x), statistics);
     check_channels(name, named("gamma", gamma), named("x", x), map);
@@ -253,9 +258,9 @@ class image_operations : public attention_operations<Rank> {
         row_of(made, of.channels), row_of(made + of.channels, of.channels), gamma, dx, of);
   }
 
-  /// Computes y = gamma (x - mean) / sqrt(variance + epsilon) + beta, with a given mean and
-  /// variance for each channel, which do not depend on x. `statistics` keeps the numbers that the
-  /// gradient needs.
+  /// Computes y = gamma (x - mean) / sqrt(variance + epsilon) + beta, with a mean and a variance
+  /// for each channel that do not depend on x, such as running statistics. `statistics` keeps the
+  /// numbers that the gradient needs.
   void normalize_by(std::size_t map, auto x, auto mean, auto variance, auto gamma, auto beta,
                     auto y, auto statistics, double epsilon) {
     constexpr auto name = "normalize_by";
@@ -271,7 +276,7 @@ class image_operations : public attention_operations<Rank> {
               as_operand<true>(variance), kept(statistics, sets), epsilon);
     put(operation::normalize_sets{}, x, read(statistics, sets), gamma, beta, y, sets);
   }
-  /// Computes the gradient with respect to x. dx may be dy.
+  /// Computes dx, the gradient of normalize_by with respect to x. dx may be dy.
   void normalize_by_backward_input(std::size_t map, auto dy, auto statistics, auto gamma, auto dx) {
     constexpr auto name = "normalize_by_backward_input";
     auto const sets = one_set(name, map, named("dy", dy), named("gamma", gamma), statistics);
@@ -283,8 +288,9 @@ class image_operations : public attention_operations<Rank> {
   using base::named, base::put, base::queue_, base::rank, base::shapes_;
 
  private:
-  /// Returns the statistics of sets, a mean and an inverse deviation for each, as an operand that
-  /// is written; read() returns them as an operand that is read.
+  /// Returns the statistics of normalization sets (a mean and an inverse standard deviation for
+  /// each set) as an operand that a kernel writes. read() returns the same statistics as an operand
+  /// that a kernel reads.
   template <class Statistics>
   static auto kept(Statistics const& statistics, norm_shape const& of) {
     return row_of(statistics.data, 2 * std::max(of.sets(), of.sets_across()));
@@ -332,7 +338,8 @@ class image_operations : public attention_operations<Rank> {
     shapes_.expect(name, row, 1, row.columns, images);
   }
 
-  /// Returns a shape whose sets are a channel of all samples of the microbatch, on all ranks.
+  /// Returns `of` with other normalization sets: each set is a channel of all samples of the
+  /// microbatch, on all ranks.
   [[nodiscard]] norm_shape whole_sets(norm_shape of) const {
     of.samples_together = std::max<std::size_t>(of.samples, 1);
     of.everywhere = std::max<std::size_t>(context.present_on_all_ranks() * of.map, 1);
@@ -349,7 +356,7 @@ class image_operations : public attention_operations<Rank> {
     shapes_.room(name, named("statistics", statistics), statistics.count(), 2 * channels);
     return whole_sets(map, channels);
   }
-  /// Returns a shape in which each channel of all samples is a set.
+  /// Returns a shape in which each normalization set is a channel of all samples of this rank.
   template <class Statistics>
   norm_shape one_set(char const* name, std::size_t map, named_shape x, named_shape row,
                      Statistics const& statistics) const {

@@ -14,12 +14,13 @@
 
 namespace plait::execution {
 
-/// Makes a device keep the waits that the steps of an item need. A step that communicates runs on
-/// the stream of the tensor axis, and all other steps run on stream compute, so a step must wait
-/// for the steps on the other stream whose buffers it reads or overwrites. plan_item_waits has
-/// found these waits; keep() waits for them before a step, and record() records the event of a step
-/// after it. For example, if step 3 is an all_reduce between the products of steps 2 and 4, step 3
-/// waits for the event of step 2, and step 4 for the event of step 3. No step waits if there is one
+/// Makes the steps of an item wait for each other across streams. An item is a run of consecutive
+/// identical pipeline units, whose steps are the same. A step that communicates runs on the stream
+/// of the tensor axis, and all other steps run on stream compute, so a step must wait for the steps
+/// on the other stream whose buffers it reads or overwrites. plan_item_waits has found these waits.
+/// keep() makes a step's stream wait before the step, and record() records the step's event after
+/// it. For example, if step 3 is an all_reduce between the products of steps 2 and 4, step 3 waits
+/// for the event of step 2, and step 4 for the event of step 3. No step waits if there is one
 /// tensor rank.
 ///
 /// Cost:    one event for each step; none of its calls allocates.
@@ -34,8 +35,7 @@ class item_synchronizer {
   /// True if steps may wait for each other: with one tensor rank they all run on stream compute.
   static constexpr bool has_waits = Setting::leaf::tensor_ranks > 1;
 
-  /// Names the waits of an item by numbers, so that the code that keeps them is the same for all
-  /// items.
+  /// Identifies the list of waits of an item by numbers, so that one function serves all items.
   struct planned_waits {
     int item;
     direction way;
@@ -61,7 +61,8 @@ class item_synchronizer {
   [[gnu::noinline]] void record(planned_waits all, int step) {
     if (planned(all).is_awaited(step)) device_.record(event_of(step), stream_of(step, all.way));
   }
-  /// Calls keep() and record() for the beginning or the end of an item, which runs nothing itself.
+  /// Calls keep() and record() for the beginning or the end of an item, which are places in the
+  /// list of waits but run no work.
   [[gnu::noinline]] void pass_edge(planned_waits all, int edge) {
     keep(all, edge);
     record(all, edge);
@@ -101,7 +102,7 @@ class item_synchronizer {
   // An event for each step, and for the beginning and the end of the item.
   std::array<typename Device::event, std::size_t(waits::parameters_of(waits::end) + 1)> events_{};
   struct nothing_again {};
-  // The waits of steps that run again, for each item and each kind of `again`.
+  // The waits between steps that are recomputed, for each item and each kind of recomputation.
   [[no_unique_address]] std::conditional_t<
       traits.has_reruns, lean_vector<lean_vector<planned_wait>>, nothing_again> again_{};
 };

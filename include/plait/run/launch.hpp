@@ -15,12 +15,13 @@
 
 namespace plait::execution {
 
-/// Checks that a job has the mesh of the launch.
+/// Checks that the mesh of a job is the mesh in which the ranks are launched.
 ///
-/// Errors: input_error if it has another mesh.
+/// Errors: input_error if the meshes differ.
 [[gnu::cold]] void require_fit(mesh const& of_job, mesh const& of_launch);
 
-/// Returns how many consecutive samples stay together in all of these plans.
+/// Returns the number of consecutive samples that stay together on one data rank, such that it
+/// suits all of these plans.
 template <class... Plans>
 constexpr std::size_t samples_together_of() {
   std::size_t out = 1;
@@ -28,12 +29,12 @@ constexpr std::size_t samples_together_of() {
   return out;
 }
 
-/// Checks that each data rank has a slice.
+/// Checks that each data rank has at least one slice of the global batch.
 ///
 /// Errors: input_error if there are fewer slices than data ranks.
 [[gnu::cold]] void require_slices(int slices, int data_ranks);
 
-/// Adds the sets of axes over which a job communicates to `sets`.
+/// Adds to `sets` the sets of mesh axes over which a job communicates.
 template <class Plan>
 [[gnu::cold]] void add_axis_sets(axis_sets& sets, mesh const& grid) {
   require_fit(Plan::grid, grid);
@@ -43,10 +44,10 @@ template <class Plan>
 /// Runs `program(rank)` on every rank of a job: `plait::launch<job>(plait::threads{}, program)`.
 ///
 /// A program that runs several jobs names them all, `launch<first, second>(...)`; they must have
-/// the same mesh. The ranks get the groups over which the jobs communicate.
+/// the same mesh. The ranks get the process groups over which any of these jobs communicates.
 ///
-/// Errors: the first failure of a rank ends all ranks and is thrown here, with the message of that
-///         rank.
+/// Errors: the first exception of a rank ends all ranks, and launch() throws it with the message of
+///         that rank.
 ///
 /// Example (tests/reference/names_in_use_test.cpp launch):
 ///     plait::launch<job>(plait::threads{},
@@ -55,20 +56,22 @@ template <class Plan>
 ///                        });
 template <class Job, class... Jobs, class Backend, class Program>
 void launch(Backend const& backend, Program&& program) {
-  static_assert(plait::ext::backend<Backend>,
-                "launch<Job>(backend, program): the first argument is not a backend; write "
-                "plait::threads{}, plait::processes{.engine = plait::mpi()} or plait::cuda{}, or "
-                "give yours all of concept_tag, rank_type, data_ranks and run, as "
-                "plait/backend/backend.hpp has them");
+  static_assert(
+      plait::ext::backend<Backend>,
+      "launch<Job>(backend, program): the first argument is not a backend; write "
+      "plait::threads{}, plait::processes{.engine = plait::mpi()} or plait::cuda{}, or "
+      "give your own backend type the members concept_tag, rank_type, data_ranks and run, "
+      "see plait/backend/backend.hpp");
   if constexpr (plait::ext::backend<Backend>) {
     using plan = typename Job::plan_type;
     static_assert((plan::grid.fits(Jobs::plan_type::grid) && ...),
                   "launch<Job, Jobs...>: a job has another mesh than the first one; launch it by "
                   "itself, or give both policies the same axes in the same order");
-    static_assert(((plan::slices == Jobs::plan_type::slices) && ...),
-                  "launch<Job, Jobs...>: one job is reproducible<Slices> and another is not, or "
-                  "with other slices; batches are cut alike for all, so write the same "
-                  "reproducible<Slices> in all policies");
+    static_assert(
+        ((plan::slices == Jobs::plan_type::slices) && ...),
+        "launch<Job, Jobs...>: one job is reproducible<Slices> and another is not, or "
+        "their numbers of slices differ; all jobs get the same batches, so write the same "
+        "reproducible<Slices> in all policies");
     constexpr bool takes_rank = requires(std::remove_reference_t<Program>& run,
                                          typename Backend::rank_type& rank) { run(rank); };
     static_assert(

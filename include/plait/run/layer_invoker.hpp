@@ -17,27 +17,29 @@
 
 namespace plait::execution {
 
-/// The gradients that a body reads and writes.
+/// The addresses of the gradients that a body reads and writes.
 struct gradient_place {
   std::byte* dy = nullptr;
   std::byte* dx = nullptr;
-  std::byte* added = nullptr;  ///< the summand that a step_sum adds to dx
+  std::byte* added = nullptr;  ///< the other summand, if dx is the sum of a residual
   std::array<std::byte*, ext::input_placements::most_more>
-      more{};  ///< gradients of the other inputs of a layer that has several
+      more{};  ///< gradients of the inputs after the first
 };
 
-/// Calls the bodies of a layer in one of its forms, with the views that they see. A body takes
-/// typed views, with placements, shapes and elements, but a pass knows only addresses. The invoker
-/// makes the views from the placements of the form, which are types, and from the addresses of a
-/// leaf_place. It does not know the model or the position of the layer in it, so equal layers share
-/// its code. For example, the two layer norms of a GPT block have one type and one form, so they
-/// share one instantiation, and each call passes the addresses of its own input and parameters.
+/// Calls the bodies (forward and backward functions) of a layer in one of its forms. A body takes
+/// typed views, with placements, shapes and elements, but a pass knows only addresses. So the
+/// invoker makes the views, from the placements of the form, which are known at compile time, and
+/// from the addresses of a leaf_place. It does not know the model or the position of the layer in
+/// it, so equal layers share its code. For example, the two layer norms of a GPT block have one
+/// type and one form, so they share one instantiation, and each call passes the addresses of its
+/// own input and parameters.
 ///
-/// The invoker also adds the operand of an epilogue to a view. It reports a body that the layer
-/// lacks, and a move that the form lists and the body has not made.
+/// If a product also computes the element-wise layer next to it (its epilogue), the invoker adds
+/// the operand of the epilogue to the view of the product's result. It reports an error if the
+/// layer lacks a body, and if a body has not made a move between placements that the form lists.
 ///
-/// Cost: if a model has many layers of one type in one form, they call the same code; if it has
-///       few, compilers inline the body into the step.
+/// Cost: all layers of one type in one form call the same code; if a model has few of them,
+///       compilers inline the body into the step.
 template <class Setting, class Rank, class Formed, int More = 0>
 struct layer_invoker {
   using layer = typename Formed::layer;
@@ -63,9 +65,9 @@ struct layer_invoker {
   using read = slot_access<Setting, Formed, More, true>;
   using scratch = slot_access<Setting, Formed, More, false, slot_list::scratch>;
 
-  /// Returns the view that the layer writes, together with the operand of its epilogue; for a loss,
-  /// the place of its sum. `other`: the place to which the epilogue writes, or the summand that the
-  /// epilogue adds.
+  /// Returns the view that the layer writes, together with the operand of its epilogue. For a loss
+  /// it returns the address of the loss's sum instead. `other`: the address to which the epilogue
+  /// writes, or the address of the summand that the epilogue adds.
   template <class Epilogue>
   static auto output(place const& at, layer_context const& context,
                      [[maybe_unused]] std::byte* other) {
@@ -114,8 +116,8 @@ struct layer_invoker {
                                                                           at.stage.rows);
   }
 
-  /// Returns the gradients that the layer writes: a view, views of several inputs, or a view
-  /// together with the operand of its epilogue.
+  /// Returns the gradients of the inputs, which the layer writes: a view, a view for each of
+  /// several inputs, or a view together with the operand of the epilogue.
   template <class Epilogue>
   static auto input_gradient(gradient_place const& of, std::size_t rows,
                              [[maybe_unused]] place const* epilogue,
@@ -141,9 +143,10 @@ struct layer_invoker {
           dx, view_at<Setting, seen_mapped>(mapped, Epilogue::x, rows), {}, kept};
     }
   }
-  /// Calls `backward_input`, or `backward` if the layer has only that. `epilogue`: the place of the
-  /// element-wise layer; `mapped`: the output of the epilogue. `Joint`: calls `backward`, which
-  /// also adds the gradients of the parameters.
+  /// Calls `backward_input`, or `backward` if the layer lacks backward_input. `epilogue`: the
+  /// addresses of the element-wise layer that is the epilogue; `mapped`: the address of the
+  /// epilogue's output. `Joint`: true calls `backward`, which also adds the gradients of the
+  /// parameters.
   template <class Epilogue, bool Joint>
   static void backward_input(operations_type& ops, place const& at, gradient_place const& of,
                              place const* epilogue, std::byte* mapped) {
@@ -194,8 +197,8 @@ struct layer_invoker {
     if constexpr (can_be_called) layer::forward_backward(ops, l);
   }
 
-  /// Calls `backward_parameters`, or `backward` if the layer has only that. `HasParameters`: the
-  /// body may read the parameters.
+  /// Calls `backward_parameters`, or `backward` if the layer lacks backward_parameters.
+  /// `HasParameters`: true if the body may read the parameters.
   template <bool HasParameters>
   static void backward_parameters(operations_type& ops, place const& at, std::byte* dy) {
     using seen = std::conditional_t<HasParameters, parameters, no_parameters>;

@@ -18,9 +18,9 @@
 #include "plait/run/context.hpp"
 #include "plait/tensor/view.hpp"
 
-// The views that bodies see. This code knows a layer, its form and the types of the job; the
-// position of the layer in the model is in numbers. So layers of one type in one form share one
-// instantiation, and its name contains the layer and not the model.
+// The views that a layer's bodies get as arguments. The templates depend on a layer, its form and
+// the types of the job, but not on the model: function arguments give the position of the layer in
+// the model. So layers of one type in one form share one instantiation, whose name is short.
 namespace plait::execution {
 
 /// The types that all layers of a job share.
@@ -50,19 +50,19 @@ struct formed_layer {
   static constexpr planning::value input{info.inputs[Index], inputs_at[Index]};
 };
 
-/// The layer of an epilogue if there is no epilogue. An epilogue is an element-wise layer that a
-/// product computes while it stores its result: in a forward the layer after the product, in a
-/// backward the layer before it.
+/// Stands for the layer of an epilogue if there is no epilogue. An epilogue is an element-wise
+/// layer that a product computes while it stores its result: in a forward the layer after the
+/// product, in a backward the layer before it.
 struct no_epilogue {};
-/// The sum of a residual, as a step of its own or as an epilogue. A forward computes the sum at the
-/// residual's end, where a product may add it to its result. A backward computes the sum at the
-/// residual's beginning, where a layer may add it to its gradient.
+/// The addition of a residual connection, as a step of its own or as an epilogue. A forward
+/// computes the sum at the residual's end, where a product may add it to its result. A backward
+/// computes the sum at the residual's beginning, where a layer may add it to its gradient.
 struct step_sum {};
 
 /// The offsets of a unit's parameter and of its gradient in their arenas, in elements.
 struct parameter_place {
   std::size_t parameter = 0, gradient = 0;
-  bool is_hidden = false;  ///< this rank sees zeros, and another rank the value
+  bool is_hidden = false;  ///< layers of this rank read zeros; another rank reads the value
 };
 
 /// The buffers and numbers that all layers of a stage share in a pass.
@@ -73,8 +73,8 @@ struct stage_buffers {
   typename Setting::sum* gradients = nullptr;
   element const* zeros = nullptr;
   std::byte* transients = nullptr;  ///< memory whose contents are not needed after the unit
-  void const* targets = nullptr;    ///< targets of the microbatch
-  std::size_t rows = 0;             ///< rows of a microbatch
+  void const* targets = nullptr;    ///< the targets of the microbatch
+  std::size_t rows = 0;             ///< number of rows of a microbatch
 };
 
 /// The addresses of one layer of one unit in a pass.
@@ -83,14 +83,13 @@ struct leaf_place {
   using slots = std::array<std::size_t, slots_info::most_slots>;
 
   stage_buffers<Setting> const& stage;
-  parameter_place const* parameters;  ///< places of the layer's parameters, in their order
-  slots const* saved;                 ///< offsets in `activations` or `slots_base`
-  slots const* scratch;               ///< offsets in the transients
-  std::byte* activations = nullptr;   ///< activations of the unit
+  parameter_place const* parameters;  ///< offsets of the layer's parameters, in their order
+  slots const* saved;                 ///< offsets of saved slots in `activations` or `slots_base`
+  slots const* scratch;               ///< offsets of scratch slots in stage.transients
+  std::byte* activations = nullptr;   ///< beginning of the unit's activations
   std::byte* slots_base = nullptr;    ///< base of the saved slots that may be recomputed
   std::byte *x = nullptr, *y = nullptr;
-  std::array<std::byte*, ext::input_placements::most_more>
-      more{};  ///< the other inputs of a layer that has several
+  std::array<std::byte*, ext::input_placements::most_more> more{};  ///< the inputs after the first
 };
 
 // Structs, because g++ 12 crashes if an alias calls a function for its value.
@@ -117,7 +116,8 @@ using value_view = typename shown_value<Setting, Kind, At, IsConst>::type;
 template <class Setting, placement At, bool IsConst>
 using gradient_view = typename shown_gradient<Setting, At, IsConst>::type;
 
-/// Returns a view of a value, or of its gradient, whose block on this rank is at `data`.
+/// Returns a view of a value, or of the value's gradient; `data` is the address of this rank's
+/// block.
 template <class Setting, class View>
 View view_at(std::byte* data, planning::value const& what, std::size_t rows) {
   planning::block_shape const shape =
@@ -128,8 +128,9 @@ View view_at(std::byte* data, planning::value const& what, std::size_t rows) {
   else return {reinterpret_cast<typename Setting::element*>(data), shape.rows, shape.columns};
 }
 
-/// Returns the views of several inputs: a pair for two, a tuple for more. `other` returns the views
-/// after the first.
+/// Returns the views of several inputs, as a pair if there are two and as a tuple if there are
+/// more. `first`: the view of the first input; `other`: a function that returns the views of the
+/// other inputs.
 template <int More>
 auto several_inputs(auto const& first, auto const& other) {
   if constexpr (More == 1) {
@@ -141,8 +142,9 @@ auto several_inputs(auto const& first, auto const& other) {
   }
 }
 
-/// Returns the input of a layer as its body sees it: a view, or several views if the layer has
-/// `More` inputs besides the first. The second input of a loss is the targets of the microbatch.
+/// Returns the input of a layer as the layer's body gets it: a view, or several views if the layer
+/// has `More` inputs besides the first. The second input of a loss is the targets of the
+/// microbatch.
 template <class Setting, class Formed, int More>
 auto input_of(leaf_place<Setting> const& at) {
   using memory = typename Setting::memory;
@@ -188,7 +190,7 @@ struct parameter_access {
     static_assert(index >= 0,
                   "p[Parameter{}]: the layer has no such parameter; list it in parameter_list");
     if constexpr (index >= 0) {
-      static constexpr auto used =  // static, so that calls do not store it
+      static constexpr auto used =  // static, so that calls need not store the value
           planning::used_parameter(Formed::info, Formed::form, index, Setting::tensor_ranks);
       auto const& place = places[index];
       if constexpr (IsGradient) {
@@ -197,7 +199,7 @@ struct parameter_access {
             stage.gradients + place.gradient, used.local_rows, used.local_columns};
       } else {
         auto const* data = stage.parameters + place.parameter;
-        if constexpr (used.masked())  // the transition invariant -> partial
+        if constexpr (used.masked())  // the transition is invariant -> partial
           if (place.is_hidden) data = stage.zeros;
         return view<typename Setting::element const,
                     view_placement_of_parameter(used.used, used.info.rank), memory>{
@@ -207,7 +209,7 @@ struct parameter_access {
   }
 };
 
-/// The list of a layer's slots that a slot_access reads.
+/// The list from which a slot_access reads: the layer's saved slots, or its scratch slots.
 enum class slot_list : int { saved, scratch };
 
 /// The members `l.saved` and `l.scratch` of a body's argument.
@@ -254,7 +256,7 @@ struct slot_access {
     std::size_t const count =
         planning::slot_count(info, placed, at.stage.rows, Setting::tensor_ranks);
     constexpr std::size_t columns = info.fixed != 0 ? 1 : cuts ? PerRow / ranks : PerRow;
-    constexpr bool is_one_row = info.fixed != 0 || columns == 0;  // or the slot is empty
+    constexpr bool is_one_row = info.fixed != 0 || columns == 0;  // an empty slot has 0 columns
     std::size_t rows = 1;
     if constexpr (!is_one_row) rows = count / columns;
     std::byte* const data =

@@ -18,7 +18,7 @@
 
 namespace plait::execution {
 
-// The name by which compilers print a move that no clause of the form lists.
+// A type whose name compilers print in the error for a move that the form does not list.
 template <class T, placement From, placement To>
 struct unlisted_move {};
 template <class Layer, printed_text Label, class Form, class Move>
@@ -39,8 +39,8 @@ struct form_at;
 template <class... Forms, std::size_t Index>
 struct form_at<forms<Forms...>, Index> : std::tuple_element<Index, std::tuple<Forms...>> {};
 
-/// A move that a body has made. With equal placements it means that the body ended without move
-/// `number`.
+/// A move between placements that a body has made. Equal placements mean that the body ended
+/// without making move `number`.
 struct made_move {
   layer_body body{};
   int number = 0;  ///< index among the moves of its body
@@ -48,7 +48,7 @@ struct made_move {
   std::size_t count = 0, rows = 0;
 };
 
-/// The moves that a form lists for one of its bodies, as indices of the form's clauses.
+/// The moves that a form lists for one body, as indices of clauses of the form.
 struct listed_moves {
   int at[form_info::most_inner]{};
   int count = 0;
@@ -64,16 +64,17 @@ constexpr listed_moves moves_of(form_info const& form, layer_body body) {
 [[noreturn]] [[gnu::cold]] void fail_move(std::string const& layer, form_info const& form,
                                           made_move const& made);
 
-/// `Operations`, with sums over samples if the form lists sums for this body.
+/// `Operations`, extended by sum_over_samples if the form lists sums over samples for this body.
 template <class Operations, class Element, class Formed, layer_body Body>
 using with_sums =
     std::conditional_t<Formed::form.sums_over_samples(Body),
                        summing_operations<Operations, Element, Formed, Body>, Operations>;
 
-/// The operations of a forward or of a backward_input: `Operations`, and the moves that the form
-/// lists for this body. The body must make each of them once and in their order.
+/// The operations that a forward or a backward_input may call: `Operations`, and the moves between
+/// placements that the form lists for this body. The body must make each listed move once, in the
+/// order of the list.
 ///
-/// Cost: a move compares three integers; a layer whose form lists no moves compares nothing.
+/// Cost: a move compares three integers; no comparison if the form lists no moves.
 template <class Operations, class Element, class Formed, layer_body Body = layer_body::forward>
 class listed_operations final : public with_sums<Operations, Element, Formed, Body> {
   static constexpr auto& form = Formed::form;
@@ -83,10 +84,10 @@ class listed_operations final : public with_sums<Operations, Element, Formed, Bo
  public:
   explicit listed_operations(Operations const& ops) : base(ops) {}
 
-  /// Brings the values of x to placement `To` in place and returns a view of them: a sum or a
-  /// maximum over the tensor axis, or nothing if x already has that placement.
+  /// Brings x to placement `To` in place, by a sum or a maximum over the tensor axis, and returns a
+  /// view of the result. If x has this placement already, nothing is sent.
   ///
-  /// Errors: plait::error on every rank if it is not the next move that the form lists.
+  /// Errors: plait::error on every rank if the move is not the next move that the form lists.
   template <placement To, class T, placement From, class Memory>
   view<T, To, Memory> move(view<T, From, Memory> x) {
     if constexpr (typing::moves_values<From, To>()) {
@@ -101,8 +102,8 @@ class listed_operations final : public with_sums<Operations, Element, Formed, Bo
     return {x.data, x.rows, x.columns};
   }
 
-  /// \see element_operations::map_at. This overload knows how the form cuts the features of y, and
-  /// checks that blocks of columns stay whole.
+  /// \see element_operations::map_at. This overload also checks, at compile time, that the form
+  /// cuts the features of y only between blocks of columns.
   template <class Function, class T, placement Out, class Memory, class... Views>
   void map_at(Function f, view<T, Out, Memory> y, Views... views) {
     if constexpr (typing::is_columns(Out) && is_shard(form.output) && form.divisible != 0)
@@ -114,7 +115,7 @@ class listed_operations final : public with_sums<Operations, Element, Formed, Bo
 
   /// Checks that the body has made all moves and sums over samples that the form lists.
   ///
-  /// Errors: plait::error on every rank if the body has made fewer.
+  /// Errors: plait::error on every rank if a listed move or sum is missing.
   void require_all_moves() const {
     if constexpr (moves.count > 0)
       if (made_ < moves.count) fail_move(this->shapes_.layer_text(), form, {Body, made_});
@@ -122,8 +123,8 @@ class listed_operations final : public with_sums<Operations, Element, Formed, Bo
   }
 
  private:
-  /// Returns the moves of this body from `from` to `to` with elements T, as bits: bit i is set for
-  /// move i.
+  /// Returns the set of the body's moves that lead from `from` to `to` and have elements T, as
+  /// bits: bit i represents move i.
   template <class T>
   static consteval unsigned find_clauses(placement from, placement to) {
     unsigned found = 0;

@@ -10,18 +10,18 @@
 
 namespace plait::execution {
 
-/// The shape of a whole value in one group of the axis.
+/// The shape of a whole matrix of values, of which the ranks of one group have blocks.
 struct whole_shape {
   std::size_t rows = 0, width = 0;
   [[nodiscard]] constexpr std::size_t count() const { return rows * width; }
 };
 
-/// Copies between the local blocks of one value in two placements, before or after a collective
-/// moves them. A collective moves contiguous memory, but a block of columns is not contiguous in a
-/// matrix of rows. So pack() copies the column blocks of all ranks one after the other into a
-/// staging buffer, and unpack() copies them back. For example, a matrix of 4 rows and 6 columns on
-/// 2 ranks becomes the 12 numbers of columns 0 to 2, followed by the 12 numbers of columns 3 to 5.
-/// Blocks of rows are contiguous, so they are not copied.
+/// Makes the blocks of a matrix contiguous before a collective, and copies them back after it. A
+/// collective moves contiguous memory, but a block of columns is not contiguous in a row-major
+/// matrix. So pack() copies the column blocks of all ranks, one after the other, into a staging
+/// buffer, and unpack() copies them back. For example, a matrix of 4 rows and 6 columns on 2 ranks
+/// becomes the 12 numbers of columns 0 to 2, followed by the 12 numbers of columns 3 to 5. Blocks
+/// of rows are contiguous, so they are not copied.
 template <class Queue, class Comm, class T>
 struct mover {
   Queue queue;
@@ -37,8 +37,8 @@ struct mover {
     queue.copy_bytes(from, to, count * sizeof(T));
   }
 
-  /// Copies the column block of rank `r` between a matrix of whole rows and a matrix that has only
-  /// this block.
+  /// Copies the column block of rank `r` from a matrix of whole rows to a matrix that consists of
+  /// this block alone, or, if `into_block` is false, in the opposite direction.
   void copy_columns(placement at, std::size_t r, std::size_t rows, T const* from, T* to,
                     bool into_block) const {
     auto const parts = static_cast<std::size_t>(at.parts);
@@ -60,8 +60,8 @@ struct mover {
     else copy_columns(at, r, shape.rows, from, all, false);
   }
 
-  /// Returns all blocks of a whole value, one after the other; unpack() does the reverse. Blocks of
-  /// rows already have this order.
+  /// Returns the address of all blocks of a whole matrix, one after the other; unpack() does the
+  /// reverse. Blocks of rows already have this order, so they are not copied.
   T const* pack(placement at, T const* all) const {
     if (at.index == dim::sequence) return all;
     for (std::size_t r = 0; r < ranks(); ++r) take_block(at, r, all, staging + r * block());
@@ -74,7 +74,8 @@ struct mover {
   }
 };
 
-/// Brings a value from placement `From` to placement `To` in place, by a row that reduces.
+/// Brings a value from placement `From` to placement `To` in place. The transition must be a
+/// reduction, such as partial -> invariant.
 ///
 /// Errors: the errors of the communicator.
 template <placement From, placement To, class Comm, class T>
@@ -86,20 +87,21 @@ void move_in_place(Comm& comm, std::span<T> values) {
   comm.all_reduce(values, moves == collective::all_reduce ? reduction::sum : reduction::max);
 }
 
-/// Brings a value from placement `From` to placement `To`, by the row of the table of transitions.
+/// Brings a value from placement `From` to placement `To`, by the collective or the local copy that
+/// the transition table has for these placements. An entry of this table is a row.
 ///
 /// Shapes: in, out: the local blocks of a value of `shape`. out may be in if the row is none,
-///         all_reduce or mask. The memory of a rank that holds nothing may be null. staging:
-///         shape.count() elements, used if columns are cut.
-/// Moves:  bytes_sent(row.moves, ...) over `comm`. Copies are made on `queue`; if the row
+///         all_reduce or mask. A rank that has no part of the value may pass null. staging:
+///         shape.count() elements, used only if columns are cut.
+/// Moves:  bytes_sent(row.moves, ...) over `comm`. `queue` makes the copies; if the row
 ///         communicates, it must be a queue of the stream of `comm`.
 /// Errors: the errors of the communicator.
 template <placement From, placement To, class Queue, class Comm, class T>
 void move_value(Queue queue, Comm& comm, whole_shape shape, T const* in, T* out, T* staging) {
   constexpr transition row = transition_between(From, To);
   static_assert(row.allowed(),
-                "move_value<From, To>: the table of transitions has no row From -> To; go through "
-                "a placement that has, such as invariant");
+                "move_value<From, To>: the table of transitions has no row From -> To; move "
+                "the value to a placement between them first, such as invariant");
   static_assert(!row.allowed() || row.is_made(),
                 "move_value<From, To>: communicators have no reduce, gather or scatter, which this "
                 "row to or from only<k> is; go through invariant");

@@ -14,7 +14,7 @@
 
 namespace plait::execution {
 
-/// An operand of a product: a view as it is, or transposed.
+/// An operand of a matrix product: a view, and whether the product reads the transpose of the view.
 template <class View>
 struct operand {
   using element = std::remove_const_t<typename View::element>;
@@ -30,7 +30,8 @@ struct operand<transposed_view<View>> {
   static View const& of(transposed_view<View> const& x) { return x.of; }
 };
 
-/// Passes the number of the row to a function that devices call for each row of a matrix.
+/// Wraps a function that devices call for each row of a matrix, and passes the index of the row to
+/// it.
 template <class Function, class T>
 struct numbered_rows {
   Function f;
@@ -42,7 +43,8 @@ struct numbered_rows {
   }
 };
 
-/// Returns a view of const elements if the operation only reads it, and the view itself otherwise.
+/// Returns a view of const elements if the operation only reads the view, and the view itself
+/// otherwise.
 template <bool IsRead, class View>
 auto in_role(View const& of) {
   if constexpr (IsRead)
@@ -51,7 +53,8 @@ auto in_role(View const& of) {
   else return of;
 }
 
-/// Returns an argument as a queue takes it: views and tokens as matrices, everything else as it is.
+/// Converts an argument of an operation for the device's queue: views and tokens become matrices,
+/// and other arguments are returned unchanged.
 template <bool IsRead, class T, placement At, class Memory>
 auto as_operand(view<T, At, Memory> const& of) {
   return matrix<std::conditional_t<IsRead, T const, T>>{of.data, of.rows, of.columns};
@@ -65,8 +68,8 @@ Other const& as_operand(Other const& of) {
   return of;
 }
 
-/// Returns the view that a product writes, given the y or dx that a layer with `takes_epilogue`
-/// received.
+/// Returns the view that a product writes. `out`: a view, or the y or dx of a layer with
+/// `takes_epilogue`, which also contains an operand of the epilogue.
 template <class View>
 View const& written_view(View const& out) {
   return out;

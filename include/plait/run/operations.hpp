@@ -27,12 +27,13 @@
 
 namespace plait::execution {
 
-/// The operations that a layer's body may call on its views. Each operation checks at compile time
-/// that the placements of its operands allow it, then checks that their shapes fit, and runs on the
-/// device. A view that is only read may have const elements or not.
+/// The operations that a body (a forward or backward function) of a layer may call on its views.
+/// Each operation checks at compile time that the placements of its operands allow it, then checks
+/// that their shapes fit, and runs on the device. A view that is only read may have const elements
+/// or not.
 ///
-/// Operations whose names end in `_backward...` compute gradients; operations that take sums add to
-/// them.
+/// Operations with `_backward` in their names compute gradients. Operations with an argument `sums`
+/// add to its contents.
 ///
 /// Shapes: views are matrices (rows, columns); the rows of activations are positions times samples.
 /// Errors: a wrong combination of placements does not compile; a wrong combination of shapes is
@@ -46,7 +47,7 @@ class operations : public image_operations<Rank> {
   using token_input = token_view<memory>;
 
  public:
-  /// The number of columns that means all: a row has no padding.
+  /// The value of a number of columns that means all columns: a row has no padding.
   static constexpr std::size_t all_columns = std::numeric_limits<std::size_t>::max();
 
   /// Makes the operations for a body of layer `leaf` of the plan, on stream compute. `body` names
@@ -80,13 +81,14 @@ class operations : public image_operations<Rank> {
     if constexpr (requires { out.of; }) product(name, a, b, y, epilogue_of(name, row.data, out));
     else product(name, a, b, y, epilogue<std::remove_const_t<T>>{.row = row.data});
   }
-  /// Adds a b to out, as for gradients of parameters.
+  /// Adds the product a b to out, as gradients of parameters need it.
   template <class A, class B, class T, placement Out>
   void accumulate_matmul(A a, B b, view_of<T, Out> out) {
     product("accumulate_matmul", a, b, out, !begins(out.data));
   }
   /// Adds the gradients of matmul_add_row(x, w, row, y) with respect to w and row: transposed(x) dy
-  /// to dw, and the sum of the rows of dy to drow. Write transposed(dw) if w was given transposed.
+  /// to dw, and the sum of the rows of dy to drow. Write transposed(dw) if the argument w of
+  /// matmul_add_row was transposed.
   template <class X, class T, placement At, class W, class Sum, placement Row>
   void matmul_add_row_backward_parameters(X x, view_of<T, At> dy, W dw, view_of<Sum, Row> drow) {
     static_assert(
@@ -100,12 +102,12 @@ class operations : public image_operations<Rank> {
     if constexpr (swapped) product(name, transposed(dy), x, out, accumulates, sums);
     else product(name, transposed(x), dy, out, accumulates, sums);
   }
-  /// Makes the next product that adds to `gradient` overwrite it instead: its contents are of an
-  /// earlier step or microbatch.
+  /// Makes the next product that adds to `gradient` overwrite its contents instead, because they
+  /// belong to an earlier step or microbatch.
   void begin_by_product(void const* gradient) { not_begun_ = gradient; }
-  /// Checks that the body has made that product.
+  /// Checks that the body has computed the product that overwrites the gradient.
   ///
-  /// Errors: plait::error if it has not.
+  /// Errors: plait::error if the body has not.
   void require_begun() const {
     if (not_begun_ != nullptr) shapes_.fail_not_begun();
   }
@@ -122,19 +124,20 @@ class operations : public image_operations<Rank> {
   }
 
   /// Computes y = gamma (x - mean) / sqrt(variance + epsilon) + beta for each row. `statistics`
-  /// keeps the mean and the inverse deviation of each row.
+  /// keeps the mean and the inverse standard deviation of each row.
   void layer_norm(auto x, auto gamma, auto beta, auto y, auto statistics, double epsilon) {
     call(operation::layer_norm{}, x, gamma, beta, y, statistics, epsilon);
   }
-  /// Computes the gradient with respect to x. dx may be dy.
+  /// Computes dx, the gradient of layer_norm with respect to x. dx may be dy.
   void layer_norm_backward_input(auto dy, auto x, auto statistics, auto gamma, auto dx) {
     call(operation::layer_norm_backward_input{}, dy, x, statistics, gamma, dx);
   }
   void layer_norm_backward_parameters(auto dy, auto x, auto statistics, auto dgamma, auto dbeta) {
     call(operation::layer_norm_backward_parameters{}, dy, x, statistics, dgamma, dbeta);
   }
-  /// Computes both gradients in one call, which may read dy and x once. dx may be dy. It is a view,
-  /// or the dx that a layer with `takes_sum` received.
+  /// Computes dx and adds the gradients of gamma and beta to dgamma and dbeta, in one call, so the
+  /// device may read dy and x once. dx may be dy. dx is a view, or the `dx` that a layer with
+  /// `takes_sum` received.
   void layer_norm_backward(auto dy, auto x, auto statistics, auto gamma, auto dx, auto dgamma,
                            auto dbeta) {
     using element = typename decltype(x)::element;
@@ -154,7 +157,7 @@ class operations : public image_operations<Rank> {
   void rms_norm(auto x, auto gamma, auto y, auto inverse, double epsilon) {
     call(operation::rms_norm{}, x, gamma, y, inverse, epsilon);
   }
-  /// Computes the gradient with respect to x. dx may be dy.
+  /// Computes dx, the gradient of rms_norm with respect to x. dx may be dy.
   void rms_norm_backward_input(auto dy, auto x, auto inverse, auto gamma, auto dx) {
     call(operation::rms_norm_backward_input{}, dy, x, inverse, gamma, dx);
   }
@@ -173,8 +176,8 @@ class operations : public image_operations<Rank> {
     call(operation::scatter_add_rows{}, ids, dout, dtable, first_row(dtable));
   }
 
-  /// Computes y = x + the table's row for the position of each row. The table has all positions or,
-  /// if it is cut by rows like x, the local positions. y may be x.
+  /// Computes y = x + the table's row for the position of each row. The table has a row for each
+  /// position of the sequence or, if it is cut by rows like x, for each local position. y may be x.
   void add_positions(auto x, auto table, auto y) {
     static_assert(
         base::template sound<operation::add_positions, decltype(x), decltype(table), decltype(y)>);
@@ -193,7 +196,7 @@ class operations : public image_operations<Rank> {
               as_operand<false>(rows), context.batch);
   }
 
-  /// \see term_operations, the operations of layers that have a term in the loss
+  /// \see term_operations, which has the operations of layers with a term in the loss
   template <class View>
   void add_to_loss(View) {
     static_assert(!std::is_same_v<View, View>,
@@ -216,9 +219,9 @@ class operations : public image_operations<Rank> {
     check_kept("row_max", named("max", max), 1, named("x", x));
     carry_out(queue_, operation::row_max{}, classes_of(x, valid_columns), as_operand<false>(max));
   }
-  /// Computes for each row the sum of exp(logit - max), and logit - max of the label; with a
-  /// smoothed_target also the sum of (logit - max). Logits from column `classes` of the whole row
-  /// on are padding and do not count.
+  /// Computes the terms of each row: the sum of exp(logit - max) over the classes, logit - max of
+  /// the label's class and, with a smoothed_target, the sum of (logit - max) over the classes.
+  /// Logits from column `classes` of the whole row on are padding and do not count.
   ///
   /// Shapes: logits (rows, classes); max (rows, 1); terms (rows, Target::terms), which is 2 or 3.
   template <class Target = one_hot_target>
@@ -277,7 +280,7 @@ class operations : public image_operations<Rank> {
                   "input that is invariant or cut by features");
     static_assert(!is_partial(terms.at) && !is_partial(max.at),
                   "ops.cross_entropy_backward(...): the maximum and the terms are still partial; "
-                  "give it what the forward made of them with ops.move<plait::invariant>");
+                  "pass the results of ops.move<plait::invariant> in the forward");
     static_assert(
         base::template sound<operation::cross_entropy_backward, decltype(logits), token_input,
                              decltype(max), decltype(terms), matrix<double const>,
@@ -291,10 +294,10 @@ class operations : public image_operations<Rank> {
               target, ignored, first_column(logits));
   }
 
-  /// Computes y = x / (1 - probability) if the random number of the element's global index keeps
-  /// the element, and 0 otherwise. With gradients for x and y it is its own backward. In evaluation
-  /// y = x. y may be x. `width` is the number of columns of a whole row, of which x may have a
-  /// block.
+  /// Applies dropout: y = 0 with the given probability, and y = x / (1 - probability) otherwise.
+  /// The random number of an element depends on its global index, so it does not depend on the
+  /// plan. The backward calls the same function with dy for x and dx for y. In evaluation y = x. y
+  /// may be x. `width` is the number of columns of a whole row, of which x may have a block.
   void dropout(auto x, auto y, double probability, std::size_t width) {
     constexpr auto name = "dropout";
     named_shape const like = named("x", x);
@@ -307,8 +310,9 @@ class operations : public image_operations<Rank> {
          probability, block);
   }
 
-  /// Returns `result` with the placement of a reduction over the columns of x before any exchange:
-  /// `Cut` if the columns of x are cut, and the placement of x otherwise.
+  /// Returns the view `result` of a reduction over the columns of x, with the placement that it has
+  /// before ranks exchange anything: `Cut` if the columns of x are cut, and the placement of x
+  /// otherwise.
   template <placement Cut, class View, class T, placement At>
   [[nodiscard]] auto over_columns(View const&, view_of<T, At> result) const {
     constexpr placement at = typing::is_columns(View::at) ? Cut : View::at;
@@ -325,8 +329,8 @@ class operations : public image_operations<Rank> {
                   "ext::layer_body::backward_input> for each of the backward");
   }
 
-  /// Returns the values in another placement, in place, if nothing has to be sent for it.
-  /// listed_operations makes the moves that a form lists.
+  /// Returns x with another placement, in place. This overload compiles only if the move sends
+  /// nothing; listed_operations makes the moves that a form lists.
   template <placement To, class T, placement From>
   view_of<T, To> move(view_of<T, From> x) {
     static_assert(!typing::moves_values<From, To>(),
@@ -338,14 +342,15 @@ class operations : public image_operations<Rank> {
   }
 
  protected:
-  /// Carries out move `number` of a body, which is a reduction.
+  /// Carries out move `number` of a body; the move is a reduction.
   template <placement To, class T, placement From>
   void reduce_in_place(view_of<T, From> x, int number) {
     reduce_over<From, To>(within_layers, rank_.tensor_group(), std::span<T>(x.data, x.count()),
                           number);
   }
 
-  /// Sums x over the ranks that have other samples, as sum `number` of a body.
+  /// Sums x over the ranks that have other samples. `number`: the index of this sum among the
+  /// body's sums.
   template <class T>
   void sum_in_place(std::span<T> x, int number) {
     if (this->context.sample_axes.empty()) return;
@@ -360,7 +365,7 @@ class operations : public image_operations<Rank> {
     return end <= first ? 0 : std::min(end - first, x.columns);
   }
 
-  /// Returns the columns of the logits that are classes; the rest of each row is padding.
+  /// Returns the part of the logits whose columns are classes; the other columns are padding.
   template <class View>
   [[nodiscard]] auto classes_of(View const& logits, std::size_t classes) const {
     return matrix<typename View::element const>{logits.data, logits.rows,
@@ -385,15 +390,17 @@ class operations : public image_operations<Rank> {
   using base::call, base::named, base::queue_, base::rank, base::shapes_;
 
  private:
-  /// Carries out row `number` of the rows that a form lists, in place, on stream `on`. The stream
-  /// and stream compute wait for each other before and after it.
+  /// Carries out, in place and on stream `on`, the reduction that the form lists with index
+  /// `number`. Stream `on` waits for stream compute before the reduction, and stream compute waits
+  /// for stream `on` after it.
   template <placement From, placement To, class Comm, class T>
   void reduce_over(stream on, Comm& group, std::span<T> x, int number) {
     rank_.wait_across(on, {wait_site::part::layer, leaf_, 2 * number},
                       [&] { move_in_place<From, To>(group, x); });
   }
 
-  /// Returns true once, for the gradient that begin_by_product was called with.
+  /// Returns true at the first call with the gradient that begin_by_product has set, and false at
+  /// all other calls.
   bool begins(void const* out) {
     bool const is_that_one = out == not_begun_;
     if (is_that_one) not_begun_ = nullptr;

@@ -10,7 +10,8 @@
 #include "plait/run/layer_views.hpp"
 #include "plait/tensor/batch.hpp"
 
-// Frames that a trainer passes down to a layer: of a step, of a pass and of a unit.
+// Structs with the state of a step, of a pass and of a unit, which a trainer passes down to each
+// layer. A unit is a layer or a block that a pipeline stage runs as a whole.
 namespace plait::execution {
 
 using planning::unit_range;
@@ -24,16 +25,17 @@ constexpr bool is_backward(operation_kind what) {
   return what >= operation_kind::backward && what <= operation_kind::backward_parameters;
 }
 
-/// A step on one batch. stage_executor::frame_of makes it, and all passes of the step read it.
+/// The state of a step on one batch. stage_executor::frame_of makes it, and all passes of the step
+/// read it.
 template <class Setting>
 struct step_frame {
   device_batch<typename Setting::memory> const& batch;
-  layer_context context{};  ///< the context of all layers; a pass sets its microbatch
-  loss_sum loss{};          ///< the place of the first term; the places of other terms follow it
-  int loss_stride = 0;      ///< distance between the losses of two consecutive slices
-  int end_item = 0;         ///< items from this one on are not run
+  layer_context context{};  ///< the context of all layers; a pass sets the facts of its microbatch
+  loss_sum loss{};      ///< the address of the first term of the loss; the other terms follow it
+  int loss_stride = 0;  ///< distance between the losses of two consecutive slices, in numbers
+  int end_item = 0;     ///< number of the first item that is not run
   typename Setting::sum* gradients = nullptr;  ///< the arena to which backwards add gradients
-  forward_watch* watch = nullptr;  ///< looks at the output of each layer; null: there is none
+  forward_watch* watch = nullptr;              ///< checks the output of each layer; null: no check
 };
 
 /// The part of a backward that a pass runs: all, only the gradients of inputs, or only the
@@ -43,26 +45,27 @@ enum class backward_part : int { all, input, parameters };
 /// The frame of a pass: a forward or a backward of some units of a chunk, on one microbatch.
 /// stage_executor makes it from an operation of the program and the frame of the step. It has all
 /// that the units of the pass share: the addresses of the microbatch's input and stash, the
-/// targets, the place of the loss, and the part of the backward. All functions down to a layer's
-/// body get the state of the pass by this frame, so passes of different microbatches can be
-/// interleaved. For example, "backward of units 3 to 6, microbatch 1" gets the stash that the
-/// forward of microbatch 1 has filled, also if forwards of the microbatches 2 and 3 ran in between.
+/// targets, the place of the loss, and the part of the backward. All functions that a pass calls
+/// get the state of the pass by this frame and keep none themselves, so passes of different
+/// microbatches can be interleaved. For example, "backward of units 3 to 6, microbatch 1" gets the
+/// stash that the forward of microbatch 1 has filled, also if forwards of the microbatches 2 and 3
+/// ran in between.
 template <class Setting>
 struct pass_frame {
-  layer_context& context;  ///< each unit sets its copy, and each layer its site
+  layer_context& context;  ///< each unit sets `copy`, and each layer sets `site`
   stage_buffers<Setting>
       buffers;      ///< buffers of the stage, with the targets and gradients of the pass
-  loss_sum loss{};  ///< place of the first term, for the microbatch
+  loss_sum loss{};  ///< address of the first term of the microbatch's loss
   chunk_arena const* chunk = nullptr;
   unit_range units{};                   ///< units that the pass runs
   std::byte* input = nullptr;           ///< input of the chunk
   std::byte* stash = nullptr;           ///< activations of the microbatch
   std::byte* gradient_stash = nullptr;  ///< gradients kept between the halves of a backward
   int end_item = 0;
-  bool runs_again = false;  ///< recomputes values that backwards read and forwards have not kept
-  bool begins_gradients = false;  ///< overwrites gradients of parameters instead of adding to them
+  bool runs_again = false;        ///< recomputes activations that the forward has not kept
+  bool begins_gradients = false;  ///< overwrites gradients of parameters, does not add to them
   backward_part part = backward_part::all;
-  std::byte* of_input = nullptr;  ///< place for the gradient of the chunk's input; null: any place
+  std::byte* of_input = nullptr;  ///< gradient of the chunk's input; null: the pass chooses a place
   forward_watch* watch = nullptr;
 };
 
@@ -70,17 +73,18 @@ struct pass_frame {
 template <class Setting>
 struct unit_frame {
   pass_frame<Setting>* pass = nullptr;
-  int unit = 0;                         ///< its number in the model
-  std::byte* input = nullptr;           ///< the output of the unit before
-  std::byte* output = nullptr;          ///< the output of this unit, first in its activation stash
+  int unit = 0;                 ///< number of the unit in the model
+  std::byte* input = nullptr;   ///< the output of the previous unit
+  std::byte* output = nullptr;  ///< the output of this unit, at the beginning of the unit's stash
   std::byte* of_output = nullptr;       ///< gradient of the output, in a backward
   std::byte* of_input = nullptr;        ///< gradient of the input, in a backward
   std::byte* gradient_stash = nullptr;  ///< the unit's part of pass_frame::gradient_stash
-  /// The bytes that the unit keeps in its stash. Values whose offset in the layout is `stash_end`
-  /// or more are recomputed into the working record, at the address `working` + offset.
+
+  /// The number of bytes that the unit keeps in its stash. Activations whose offset in the unit's
+  /// layout is `stash_end` or more are recomputed, at the address `working` + offset.
   std::size_t stash_end = ~std::size_t{0};
   std::byte* working = nullptr;
-  unsigned char steps_again = 0;  ///< one bit: only steps with this bit run; 0: all steps run
+  unsigned char steps_again = 0;  ///< only steps with this bit run; 0: all steps
 };
 
 }  // namespace plait::execution

@@ -21,8 +21,8 @@
 
 namespace plait::execution {
 
-/// Copies the outputs of the model to the host: the outputs of all samples to every rank, or the
-/// outputs of a data rank's own samples to its ranks. In an evaluation it passes the outputs of
+/// Copies the outputs of the model to the host. Depending on the call, each rank gets the outputs
+/// of all samples, or of the samples of its data rank. In an evaluation it passes the outputs of
 /// each microbatch to the measures.
 ///
 /// Threads: used by the one thread that runs the rank.
@@ -41,11 +41,11 @@ class prediction {
   /// Returns the number of bytes that the outputs use on the device.
   [[nodiscard]] std::size_t bytes() const { return room_.size(); }
 
-  /// Runs the program of a prediction and returns the outputs, which stay valid until the next
-  /// call.
+  /// Runs the program of a prediction and returns the outputs. The returned span is valid until the
+  /// next call.
   ///
-  /// Shapes: (samples, sequence, width), the samples in their order, without the places that have
-  ///         no sample.
+  /// Shapes: (samples, sequence, width), in the order of the samples; empty sample slots are left
+  ///         out.
   /// Moves:  the rows that the plan lists for a prediction.
   [[gnu::cold]] std::span<T const> run(Rank& rank, step_executor<Rank>& program,
                                        passes_type& passes, typename passes_type::frame_type& frame,
@@ -88,9 +88,9 @@ class prediction {
     return {values_.data(), static_cast<std::size_t>(out - values_.data())};
   }
 
-  /// The operations of an evaluation that pass outputs to its measures: calls each(row of the
-  /// batch, outputs of the row as double) for all rows that have a sample. Of the ranks that have
-  /// equal outputs only the first calls it.
+  /// The operations of an evaluation that pass outputs to the measures. They call each(row of the
+  /// batch, outputs of the row as double) for all rows that have a sample. If several ranks have
+  /// the same outputs, only the first of these ranks calls it.
   template <class Each>
   struct measured_outputs {
     prediction& of;
@@ -127,7 +127,8 @@ class prediction {
     return {*this, rank, passes, batch, reserve(rank, load, job_part::evaluation), each};
   }
 
-  /// Sums the numbers of the measures over all ranks, by their row of the plan's list.
+  /// Sums the numbers of the measures over all ranks, by the all_reduce that the plan's list of
+  /// transfers has for them.
   [[gnu::cold]] void sum(Rank& rank, workload const& load, std::span<double> numbers) {
     auto const where = lay_out_outputs<plan>(rank.stage(), load, job_part::evaluation);
     auto* const room = reinterpret_cast<double*>(room_.data() + where.numbers_at);
@@ -142,7 +143,7 @@ class prediction {
     passes_type& passes;
     output_room where;
     std::size_t begin;  // index of this rank's outputs among the gathered outputs
-    std::size_t each;   // elements of a microbatch
+    std::size_t each;   // number of outputs of a microbatch
 
     [[nodiscard]] T* own() const { return of.outputs() + begin; }
     void gather_output(program_operation const& now) const {
@@ -160,7 +161,7 @@ class prediction {
         case operation_kind::send:
         case operation_kind::scale:
         case operation_kind::clear:
-        case operation_kind::forward:  // a pass, see run
+        case operation_kind::forward:  // a pass, which run() starts
         case operation_kind::forward_again:
         case operation_kind::backward:
         case operation_kind::backward_input:
@@ -208,7 +209,8 @@ class prediction {
 
   [[nodiscard]] T* outputs() const { return reinterpret_cast<T*>(room_.data()); }
 
-  /// Writes the whole output of the last forward to `to`.
+  /// Writes the whole output of the last forward to `to`, gathered over the tensor ranks if they
+  /// have blocks of it.
   void gather_output(Rank& rank, passes_type& passes, T* to, output_room const& where) const {
     constexpr auto moves = transition_between(output.at, invariant).moves;
     move_value<output.at, invariant>(
@@ -217,7 +219,7 @@ class prediction {
         reinterpret_cast<T*>(room_.data() + where.staging_at));
   }
 
-  /// Allocates the room that the plan needs for outputs, unless it is there already.
+  /// Allocates the memory that the plan needs for outputs, unless it is allocated already.
   output_room reserve(Rank& rank, workload const& load, job_part part) {
     auto const where = lay_out_outputs<plan>(rank.stage(), load, part);
     if (room_.size() < where.total)

@@ -11,8 +11,9 @@
 
 namespace plait::execution {
 
-/// Carries out the rows of `list` at `place`: calls carry_out(transfers, operation) for each row,
-/// or for each of its buckets. `touched` names the buffer that the rows move.
+/// Carries out the transfers in `list` that belong to `place`: calls carry_out(transfers,
+/// operation) for each row (entry) of the list or, if a row has several buckets, for each bucket.
+/// `touched` names the buffer that the rows move.
 ///
 /// Moves:  these rows.
 /// Errors: the errors of the communicators.
@@ -24,8 +25,8 @@ template <class Rank, class CarryOut>
     if (reached.now.row >= 0) carry_out(program.transfers(), reached.now);
 }
 
-/// Sums numbers in host memory over ranks by the rows of `list` at `place`, in `room` on the
-/// device.
+/// Sums numbers in host memory over ranks, by the rows of `list` that belong to `place`. The sum is
+/// computed in `room`, which is device memory for the numbers.
 template <class Rank, class T>
 [[gnu::cold]] void sum_numbers(Rank& rank, lean_vector<transfer> const& list, transfer_place place,
                                std::span<T> numbers, T* room) {

@@ -22,12 +22,12 @@ struct named_shape {
 struct head_counts {
   std::size_t heads, key_value_heads, head_width;
   std::size_t ranks;
-  bool shared;  ///< true if each rank has all of key and value
+  bool shared;  ///< each rank has all heads of key and value
 };
 
-/// Compares the shapes of an operation's operands, before the operation reads or writes anything.
+/// Checks the shapes of an operation's operands, before the operation reads or writes anything.
 ///
-/// Cost:   a few comparisons of integers; the text of a message is made only for an error.
+/// Cost:   a few comparisons of integers; a message is composed only for an error.
 /// Errors: size_mismatch that names the operation, the layer and both shapes.
 class shape_checks {
  public:
@@ -46,12 +46,12 @@ class shape_checks {
   /// Checks a view that is read row by row together with `first`.
   void row_by_row(char const* operation, named_shape of, named_shape first) const;
 
-  /// Checks that each index has one length in all operands. `operands` are the shapes of the
-  /// operands, in the order of `of`.
+  /// Checks that each index of the signature `of` has the same length in all operands. `operands`
+  /// are the shapes of the operands, in the order of the signature.
   void by_indices(char const* operation, operation::signature const& of,
                   named_shape* operands) const;
-  /// Throws size_mismatch, because operands do not fit the indices of the row. `lengths`: the rows
-  /// and columns of each operand.
+  /// Throws size_mismatch, because the shapes of the operands do not fit the indices of operation
+  /// `row`. `lengths`: the numbers of rows and columns of each operand, one after the other.
   [[noreturn]] [[gnu::cold]] void refuse(operation::row const& row,
                                          std::size_t const* lengths) const;
   /// Checks the shapes of out = a b, where an operand may be read transposed.
@@ -73,15 +73,17 @@ class shape_checks {
 
   // Checks for images.
 
-  /// Checks that a view has room for `needed` values, in any number of rows.
+  /// Checks that a view, which has `count` elements in any number of rows, has at least `needed`
+  /// elements.
   void room(char const* operation, named_shape of, std::size_t count, std::size_t needed) const;
-  /// Checks that each window of a pooling, of `rows` x `columns` places, contains an element.
+  /// Checks that each pooling window contains an element of the image and not only padding. A
+  /// window has the shape `rows` x `columns`.
   void pooled(char const* operation, named_shape x, std::size_t rows, std::size_t columns,
               bool have_elements) const;
   [[noreturn]] void one_of_a_set(char const* operation, named_shape of, std::size_t together,
                                  std::size_t present) const;
-  /// Checks that images consist of whole sets of `samples` samples and `channels` channels, each of
-  /// which has a mean and a variance.
+  /// Checks that images consist of whole normalization sets. Each set has `samples` samples and
+  /// `channels` channels, and one mean and one variance.
   void whole_sets(char const* operation, named_shape x, std::size_t samples, named_shape row,
                   std::size_t channels) const;
 

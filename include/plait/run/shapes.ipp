@@ -81,8 +81,9 @@ PLAIT_DECL void shape_checks::refuse(operation::row const& row, std::size_t cons
 PLAIT_DECL shape_checks::known_length shape_checks::length_of(operation::signature const& of,
                                                               char index,
                                                               std::size_t const* lengths) {
-  // The length that most operands have. A matrix counts for more than a row that goes with it, and
-  // labels and saved statistics count for more than both.
+  // `best` is the length of the index that most operands have, which the message presents as the
+  // right one. The vote of a matrix has a greater weight than the vote of a single row, and labels
+  // and saved statistics have the greatest weight.
   known_length best{-1, 1};
   int most = 0;
   for (int i = 0; i < of.count && index != '1'; ++i)
@@ -170,7 +171,8 @@ PLAIT_DECL void shape_checks::pooled(char const* operation, named_shape x, std::
                                      std::size_t columns, bool have_elements) const {
   if (!have_elements)
     fail(operation, x, {"a window", rows, columns},
-         "a window must have an element: stride and kernel are at least 1, the kernel is not "
+         "each window must contain an element of the image: stride and kernel are at least 1, the "
+         "kernel is not "
          "larger than a map with its padding, and the padding at most half the kernel");
 }
 
@@ -178,7 +180,8 @@ PLAIT_DECL void shape_checks::one_of_a_set(char const* operation, named_shape of
                                            std::size_t together, std::size_t present) const {
   fail(operation, of, {"the microbatch", present, of.columns},
        concat({"the last group of ", together,
-               " samples has one, of one value for each channel, which has no variance; drop the "
+               " samples has one sample with one value for each channel, which has no variance; "
+               "drop the "
                "last partial batch, or choose another batch or .group"}));
 }
 
@@ -226,7 +229,7 @@ PLAIT_DECL void shape_checks::fail_not_begun() const {
 }
 
 PLAIT_DECL std::string shape_checks::layer_text() const {
-  std::string const layer = body_;  // in a model of one layer without a name, " forward"
+  std::string const layer = body_;  // " forward" in a model of one layer without a name
   return layer.empty() || layer.front() == ' ' ? concat({leaf_, layer}) : layer;
 }
 

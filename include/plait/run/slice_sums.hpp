@@ -16,10 +16,11 @@ namespace plait::execution {
 
 /// Sums the gradients of the slices of a global batch along a tree that depends only on the number
 /// of slices (slice_tree). Floating-point sums depend on their order, so without it 2 and 3 data
-/// ranks would compute different bits. Each rank computes the gradients of one slice after the
-/// other, each in an accumulator, and adds two accumulators as soon as they are the children of a
-/// node of the tree. After the passes the ranks transfer the accumulators that remain, their roots,
-/// and add them in the order of the tree. The sum is stored in the first accumulator.
+/// ranks would compute different bits. Each rank computes the gradients of its slices one after the
+/// other, each in an accumulator of its own, and adds two accumulators as soon as both children of
+/// a node of the tree are complete. The accumulators that remain after the passes are the rank's
+/// roots. The ranks exchange their roots and add them in the order of the tree. The sum is stored
+/// in the first accumulator.
 ///
 /// For example, 6 slices are summed as ((0+1) + (2+3)) + (4+5). Of two ranks, rank 0 computes the
 /// slices 0 to 2 and keeps the roots 0+1 and 2, and rank 1 computes the slices 3 to 5 and keeps the
@@ -58,22 +59,22 @@ class slice_sums {
     }
   }
 
-  /// Returns the slices of this rank.
+  /// Returns the range of slices that this rank computes.
   [[nodiscard]] slice_range mine() const { return mine_; }
 
-  /// Clears the accumulators before the first slice of a step. Only the roots of the last step are
-  /// not zeros.
+  /// Clears the accumulators before the first slice of a step. The last step has left numbers other
+  /// than zero only in its roots.
   void clear(Rank& rank) const {
     auto const queue = rank.device().on(stream::compute);
     queue.fill(sum{0}, gradients_, layout_.stride * std::size_t(roots_));
   }
-  /// Returns the accumulator of microbatch `microbatch`, which is a slice.
+  /// Returns the accumulator of microbatch `microbatch`. Each microbatch is one slice.
   [[nodiscard]] sum* place_of(int microbatch) const {
     return accumulator(steps_[std::size_t(microbatch)].accumulator);
   }
-  /// Adds the accumulators that are children of one node, after the backward of a chunk has written
-  /// its gradients of the microbatch. Each chunk is summed on its own, because it has its own
-  /// ranges in all accumulators.
+  /// Adds accumulators along the tree, after the backward of a pipeline chunk has written the
+  /// chunk's gradients of a microbatch. Chunks are summed independently, because each chunk has its
+  /// own ranges in all accumulators.
   void add(Rank& rank, int chunk, int microbatch) const {
     auto const& now = steps_[std::size_t(microbatch)];
     auto const queue = rank.device().on(stream::compute);
@@ -83,15 +84,16 @@ class slice_sums {
                             one.count);
   }
 
-  /// Carries out row `number` of the list, on the row's stream: an all_to_all that sends block i of
-  /// all roots to rank i, and the sum of the roots of this rank's block.
+  /// Carries out row `number` of the list of transfers, on the row's stream. It is an all_to_all,
+  /// which sends block i of all roots to rank i, followed by the sum of all ranks' roots in this
+  /// rank's block.
   void exchange(Rank& rank, transfer_runner<Rank> const& transfers, int number) const {
     auto const& row = transfers.row(number);
     auto const ranks = std::size_t(row.group->size()), me = std::size_t(row.group->rank());
     auto const roots = std::size_t(layout_.roots);
     std::size_t const block = row.what.count / (ranks * roots) / ranks;
-    // The queue is requested again after each call of the communicator, so that its work runs after
-    // the call.
+    // Each call of the communicator is followed by a new request for the queue, so that the queue's
+    // work runs after the call.
     auto const queue = [&] { return rank.device().on(stream_of(row.what.row().over)); };
     sum *const sent = gradients_ + layout_.sent_at, *const received =
                                                         gradients_ + layout_.received_at;

@@ -29,8 +29,9 @@ template <class Job, class Rank>
 using units_of =
     unit_executor<typename stage_setting_of<Job, typename Rank::device_type::memory>::type, Rank>;
 
-/// Runs the forward or the backward of the units of a pass, item by item. stage_executor calls it
-/// for a program.
+/// Runs the forward or the backward of the units of a pass, item by item. A unit is a layer or a
+/// block, and an item consists of consecutive units with the same layers, which share code.
+/// stage_executor calls this class for the passes of a program.
 ///
 /// Cost:    no allocation; the only branches test which items the stage has.
 /// Threads: used by the one thread that runs the rank.
@@ -68,11 +69,11 @@ class stage_items<Job, Rank, std::index_sequence<I...>> : public units_of<Job, R
             .end_item = int(items)};
   }
 
-  /// Runs units of a chunk forward and returns their output, which is stored in the stash. Items
-  /// from `end_item` of the pass on are not run; the loss is such an item if only the model's
-  /// output is needed. If the pass runs again, it recomputes the values that the backward of a unit
-  /// reads and its forward has not kept. It runs the same steps with the same numbers, but adds no
-  /// terms of the loss.
+  /// Runs units of a chunk forward and returns the address of their output, which is in the stash.
+  /// Items from `pass.end_item` on are not run; the loss is such an item if only the model's output
+  /// is needed. If `pass.runs_again`, the function recomputes the activations that the backward of
+  /// a unit reads and its forward has not kept. A recomputation runs the same steps with the same
+  /// numbers, but adds no terms of the loss.
   std::byte* forward(pass_type& pass) {
     std::byte* made = this->input_of(pass.units.begin, pass);
     in_order{(I + 1 == items && !pass.runs_again ? void(model_output_ = made) : void(),
@@ -82,10 +83,10 @@ class stage_items<Job, Rank, std::index_sequence<I...>> : public units_of<Job, R
               0)...};
     return made;
   }
-  /// Runs units of a chunk backward and returns the gradient of their input. They begin with
-  /// `gradient`, the gradient of the chunk's output, or, if they are not the last units of the
-  /// chunk, with the gradient that the previous call returned. Gradients of parameters are added to
-  /// the sums of the step.
+  /// Runs units of a chunk backward and returns the gradient of their input. If they are the last
+  /// units of the chunk, they begin with `gradient`, which is the gradient of the chunk's output.
+  /// Otherwise they begin with the gradient that the previous call returned. Gradients of
+  /// parameters are added to the sums of the step.
   std::byte* backward(pass_type& pass, std::byte* gradient) {
     if constexpr (plan::splits_backward)
       if (pass.part == backward_part::parameters) {
@@ -102,7 +103,8 @@ class stage_items<Job, Rank, std::index_sequence<I...>> : public units_of<Job, R
   [[nodiscard]] std::byte const* model_output() const { return model_output_; }
 
  private:
-  /// Returns true if a layer has to prepare for a shape before the first pass.
+  /// Returns true if a layer of the model has a function `prepare`, which is called before the
+  /// first pass.
   static constexpr bool prepares() {
     return std::any_of(plan::tree.leaves.begin(), plan::tree.leaves.end(),
                        [](leaf_info const& leaf) { return leaf.has_prepare; });
@@ -121,13 +123,13 @@ class stage_items<Job, Rank, std::index_sequence<I...>> : public units_of<Job, R
 
 /// Runs the passes of a program on batches of one shape, in one arena of activations. The passes of
 /// several microbatches overlap in time: a pipeline stage may run the forwards of the microbatches
-/// 0 to 3 before the backward of microbatch 0. So each microbatch has a slot of the arena for its
-/// stash, its received input and its gradients, from its first pass to its last. The plan has
-/// computed the slots from the order of the passes. For an operation of the program, run() looks up
-/// the slot and the batch's data of the microbatch, puts their addresses into a pass_frame, and
-/// calls the items of the stage. For example, with one_forward_one_backward on the first of 4
-/// stages, at most 4 microbatches are between their forward and their backward, so the arena has 4
-/// slots, also for 32 microbatches.
+/// 0 to 3 before the backward of microbatch 0. So each microbatch has a slot of the arena from its
+/// first pass to its last. The slot contains the microbatch's stash (the activations kept for the
+/// backward), its received input and its gradients. The plan has computed the slots from the order
+/// of the passes. For an operation of the program, run() looks up the slot and the batch's data of
+/// the microbatch, puts their addresses into a pass_frame, and calls the items of the stage. For
+/// example, with one_forward_one_backward on the first of 4 stages, at most 4 microbatches are
+/// between their forward and their backward, so the arena has 4 slots, also for 32 microbatches.
 ///
 /// Cost:    none of its calls allocates.
 /// Threads: used by the one thread that runs the rank.
@@ -143,8 +145,9 @@ class stage_executor : public stage_items<Job, Rank> {
   using batch_type = device_batch<typename Rank::device_type::memory>;
   static constexpr int all_items = plan::code.items.size();
 
-  /// `where`: the arenas; its activations have the bytes of `plan::arena_for`, and other programs
-  /// may use them in between. `passes`: the passes of the stage on the microbatches of `load`.
+  /// `where`: the arenas. The arena of activations has the size that `plan::arena_for` returns, and
+  /// other programs may use it between runs. `passes`: the passes of the stage on the microbatches
+  /// of `load`.
   [[gnu::cold]] stage_executor(Rank& rank, workload const& load, stage_program const& passes,
                                arenas const& where)
       : base(rank, load, where),
@@ -161,11 +164,11 @@ class stage_executor : public stage_items<Job, Rank> {
                    "; this is a fault of plait"});
   }
 
-  /// Returns the places of the values that passes keep for later passes.
+  /// Returns the offsets in the arena of the values that passes keep for later passes.
   [[nodiscard]] placed_passes const& places() const { return places_; }
 
-  /// Clears the memory that layers read as zeros. It is called before the first run, and after
-  /// other programs have used the arena.
+  /// Clears the memory that layers read as zeros. The caller calls this function before the first
+  /// run, and after other programs have used the arena.
   [[gnu::cold]] void take_over() {
     auto const& at = this->arena();
     queue().fill(T{0}, reinterpret_cast<T*>(arena_ + at.zeros_offset),
@@ -178,9 +181,10 @@ class stage_executor : public stage_items<Job, Rank> {
     return rows == load_.rows && microbatches == load_.microbatches;
   }
 
-  /// Returns the frame of a step on a batch, in `context`. `loss`: the place of the first term. If
-  /// microbatches are slices, each has its own loss, at a distance of `loss_stride` after the loss
-  /// of the slice before it. Items from `end_item` on are not run.
+  /// Returns the frame of a step on a batch. `context`: the context of all layers; `loss`: the
+  /// address of the first term of the loss. If microbatches are slices, each has its own loss,
+  /// `loss_stride` numbers after the loss of the previous slice. Items from `end_item` on are not
+  /// run.
   [[nodiscard]] frame_type frame_of(batch_type const& batch, layer_context const& context,
                                     loss_sum const& loss, int loss_stride,
                                     int end_item = all_items) const {
@@ -196,8 +200,8 @@ class stage_executor : public stage_items<Job, Rank> {
     return out;
   }
 
-  /// Returns the rooms in which buckets are whole while passes use them; they are empty if ranks
-  /// hold whole buckets.
+  /// Returns the staging buffers in which sharded buckets are whole while passes use them. There
+  /// are none if ranks hold whole buckets.
   [[nodiscard]] auto& rooms() { return rooms_; }
 
   /// Runs the pass of an operation: a forward, a backward, or half of a backward.
@@ -212,8 +216,8 @@ class stage_executor : public stage_items<Job, Rank> {
     rooms_.let_go(now);
   }
 
-  /// Returns true if the units of a backward reach the beginning of its chunk. If not, a later
-  /// operation runs the rest.
+  /// Returns true if the backward `now` reaches the beginning of its chunk. Otherwise a later
+  /// operation runs the other units of the chunk.
   [[nodiscard]] bool ends_pass(program_operation const& now) const {
     return now.units.begin <= chunk_of(now).units.begin;
   }
@@ -223,8 +227,8 @@ class stage_executor : public stage_items<Job, Rank> {
     return reinterpret_cast<T const*>(base::model_output());
   }
 
-  /// Returns the place on this rank of a message between chunks: of an activation or of a gradient,
-  /// sent or received.
+  /// Returns the address on this rank of a message between chunks. The message is an activation or
+  /// a gradient, which this rank sends or receives.
   [[nodiscard]] T* edge(transfer const& what, program_operation const& now) {
     bool const sends = what.is_sent_by(rank_.stage());
     std::byte* const at = what.place == transfer_place::activation_edge
@@ -288,9 +292,9 @@ class stage_executor : public stage_items<Job, Rank> {
     end_stash(now.chunk, now.microbatch);
     if (chunk.handed_from >= 0) end_stash(chunk.handed_from, now.microbatch);
   }
-  /// Notes that a chunk no longer reads the stash of chunk `number` for a microbatch. Chunk
-  /// `number` itself reads its stash, and so does the chunk of this stage that has its output as
-  /// input, if there is one. The last of them discards the stash.
+  /// Notes that one reader of the stash of chunk `number` for a microbatch has ended. Its readers
+  /// are chunk `number` itself and the chunk of this stage whose input is the output of chunk
+  /// `number`, if there is such a chunk. The last reader discards the stash.
   void end_stash(int number, int microbatch) {
     auto const& chunk = this->arena().chunks[std::size_t(number)];
     if constexpr (plan::chunks > 1)
@@ -336,8 +340,8 @@ class stage_executor : public stage_items<Job, Rank> {
     if (!chunk.receives_gradient) return nullptr;
     return arena_ + range(live_buffer::gradient, now).offset;
   }
-  /// Returns the place in which a chunk leaves the gradient of its input for another chunk of the
-  /// stage; null: the gradient is sent.
+  /// Returns the address at which a chunk stores the gradient of its input for another chunk of
+  /// this stage; null: the gradient is sent to another stage.
   [[nodiscard]] std::byte* handed_gradient(program_operation const& now) const {
     if constexpr (plan::chunks > 1)
       if (int const to = chunk_of(now).handed_from;
@@ -363,9 +367,10 @@ class stage_executor : public stage_items<Job, Rank> {
       rooms_;
   placed_passes places_;
   lean_vector<std::byte*> outputs_;  // outputs of each chunk and microbatch
-  // For each of these outputs, 1 if one of the two chunks that read its stash has ended.
+
+  // For each of these outputs, 1 if one of the two readers of its stash has ended, see end_stash.
   std::vector<char> is_read_ = std::vector<char>(outputs_.size(), 0);
-  std::byte* gradient_ = nullptr;  // gradient that the last backward made
+  std::byte* gradient_ = nullptr;  // gradient that the last backward has returned
 };
 
 }  // namespace plait::execution

@@ -26,22 +26,24 @@ struct stage_arenas {
   typename Setting::sum* gradients = nullptr;
 };
 
-/// Returns the places of a stage's parameters: of all entries of unit 0, then of unit 1, and so on.
+/// Returns the offsets of a stage's parameters: the offsets of all entries of unit 0, then of all
+/// entries of unit 1, and so on. An entry is a use of a parameter by a layer of the unit.
 [[nodiscard]] [[gnu::cold]] lean_vector<parameter_place> places_of_parameters(
     static_view<item> items, static_view<parameter_entry> entries, parameter_rules const& rules,
     static_view<unit_range> chunks, parameter_layout const& parameters, coordinates const& place);
 
-/// Knows the addresses of the values, gradients, slots and parameters of a pipeline stage in a
-/// rank's arenas. The plan lays out one unit of each item: a value is the unit's input or output,
-/// is kept until the backward, or is transient, and has an offset. All units of the item share this
-/// layout. So an address is the sum of the offset and of a base: the beginning of the unit's stash
-/// for the microbatch, or of the stage's transient memory. For example, if the layout keeps the
-/// result of a layer norm at offset 4096, unit 7 has it for microbatch 2 at 4096 bytes after the
-/// beginning of unit 7's stash for microbatch 2. Values that a plan recomputes are an exception:
-/// their base is the rank's working record (`unit_frame::working`).
+/// Computes the addresses of the values, gradients, slots and parameters of a pipeline stage in a
+/// rank's arenas. All units of an item (consecutive units with the same layers) share one layout,
+/// which the plan has computed. In this layout each value has an offset, and is the unit's input or
+/// output, a value that is kept until the backward, or a transient value. So an address is the sum
+/// of this offset and of a base, which is the beginning of the unit's stash for the microbatch, or
+/// of the stage's transient memory. For example, if the layout keeps the result of a layer norm at
+/// offset 4096, unit 7 has it for microbatch 2 at 4096 bytes after the beginning of unit 7's stash
+/// for microbatch 2. Values that a plan recomputes are an exception: their base is the rank's
+/// working record (`unit_frame::working`).
 ///
-/// With one tensor rank the compiler knows the kind of each value in a step; with several, code
-/// looks the value up by its number.
+/// With one tensor rank the kind of each value is a constant in the code of a step; with several
+/// tensor ranks the code looks up the value by its number at run time.
 template <class Setting>
 class stage_memory {
   static constexpr auto traits = Setting::traits;
@@ -77,19 +79,19 @@ class stage_memory {
   [[nodiscard]] layout_type const& layout() const { return layout_; }
   /// Returns the number of rows of a microbatch.
   [[nodiscard]] std::size_t rows() const { return buffers_.rows; }
-  /// Returns the number of this rank's block of the values that forms cut.
+  /// Returns the index of this rank's block of values that a form cuts over the tensor ranks.
   [[nodiscard]] int form_block() const { return block_; }
 
-  /// Returns an address in the arena of activations. edge() returns one of the two places for
-  /// gradients between units, and transients() the memory whose contents are not needed after a
-  /// unit.
+  /// Returns the address at `offset` in the arena of activations. edge() returns the address of one
+  /// of the two buffers for gradients between units. transients() returns the memory whose contents
+  /// are not needed after a unit.
   [[nodiscard]] std::byte* at(std::size_t offset) const { return activations_ + offset; }
   [[nodiscard]] std::byte* edge(int number) const {
     return at(arena_.edges_offset + arena_.edge_bytes * std::size_t(number));
   }
   [[nodiscard]] std::byte* transients() const { return buffers_.transients; }
 
-  /// Returns the places of all uses of parameters, by their numbers.
+  /// Returns the offsets of the parameters, with one entry for each use of a parameter by a unit.
   [[nodiscard]] lean_vector<parameter_place>& places_of_uses() { return places_; }
 
   /// Returns the buffers that all layers of the stage share, for a pass without targets.
@@ -101,9 +103,9 @@ class stage_memory {
     return local_block(what, rows(), setting::tensor_ranks);
   }
 
-  // With one tensor rank the compiler knows the kind of place of a step's value. With several, code
-  // looks it up, because the value may be a block of another value: code for each case costs more
-  // than these calls.
+  // With one tensor rank the compiler knows where a step's value is stored. With several tensor
+  // ranks the value may be a block of another value, and code for each case would cost more compile
+  // time than a look-up at run time.
 
   [[nodiscard]] PLAIT_IN_LOOPS std::byte* value_data(placed_value const& of,
                                                      unit_frame<setting> const& frame) const {
@@ -124,7 +126,8 @@ class stage_memory {
     return gradient_data_of(value, plan_.storage.gradients[value], frame);
   }
 
-  /// Returns the place of a unit's parameter; the places of the layer's next parameters follow it.
+  /// Returns a pointer to the offsets of a unit's parameter; the offsets of the layer's other
+  /// parameters follow.
   [[nodiscard]] parameter_place const* place_of(int entry, int unit) const {
     return places_.data() + std::size_t(unit) * std::size_t(traits.entries) + std::size_t(entry);
   }
@@ -173,8 +176,8 @@ class stage_memory {
     if (storage_of.where == storage_kind::output) return frame.of_output + offset;
     return transients() + layout_.gradient_offset[std::size_t(storage_of.root)] + offset;
   }
-  /// Returns the offset in bytes of this rank's block of rows, if the value is such a block of a
-  /// whole value's memory.
+  /// Returns the offset in bytes of this rank's block of rows if the value is stored as a part of a
+  /// whole value's memory, and 0 otherwise.
   [[nodiscard]] std::size_t block_offset(int value, residence const& storage_of) const {
     if (setting::tensor_ranks == 1 || !storage_of.row_block) return 0;
     bool const is_tokens = plan_.values[value].info.kind == value_kind::tokens;
@@ -203,7 +206,7 @@ class stage_memory {
   layout_type layout_;
   lean_vector<parameter_place> places_;  // all entries of unit 0, then of unit 1, ...
   std::byte* activations_;
-  int block_;  // number of this rank's block of the values that forms cut
+  int block_;  // index of this rank's block of values that a form cuts
   stage_buffers<setting> buffers_;
 };
 

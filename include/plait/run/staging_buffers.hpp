@@ -17,40 +17,41 @@
 
 namespace plait::execution {
 
-/// This rank's block of a bucket: its range in an arena, and its offset `behind` in the whole
-/// bucket.
+/// This rank's block of a bucket: the range `held` that the block has in an arena, and the block's
+/// offset `behind` from the beginning of the whole bucket.
 struct block_of_bucket {
   element_range held{};
   std::size_t behind = 0;
 };
 [[nodiscard]] block_of_bucket block_in(parameter_layout const& layout, stored_buckets const& at,
                                        int bucket, std::size_t number);
-/// Returns the number of the block that a rank holds of a bucket with the placements `held`.
+/// Returns the index of the block that the rank at `place` in the mesh holds of a bucket with the
+/// placements `held`.
 [[nodiscard]] inline std::size_t number_of_block(placements const& held, mesh const& grid,
                                                  coordinates const& place) {
   return std::size_t(grid.block_of(place, held.axes_with(shard<dim::elements>)));
 }
 
-/// A use of a parameter by a unit, in the bucket that contains the parameter. `behind` is the
-/// offset of the parameter in the bucket.
+/// A use of a parameter by a unit, with the bucket that contains the parameter. `behind` is the
+/// offset of the parameter from the beginning of the bucket.
 struct use_in_bucket {
   int bucket = 0;
-  std::size_t use = 0;  ///< its number among the uses of all units
+  std::size_t use = 0;  ///< index of this use among the uses of all units
   std::size_t behind = 0;
-  bool has_gradient = false;  ///< the bucket of gradients contains its gradient at the same offset
+  bool has_gradient = false;  ///< the bucket of gradients has a gradient at this offset
 };
 
-/// The rooms of a stage in which buckets are whole while passes use them. With sharded parameters
-/// or gradients, as with zero<3>, a rank's arena contains only its block of each bucket, but a
-/// layer reads whole parameters. So a stage has a room for two buckets: layers read one bucket
-/// while ranks gather the bucket of the next layers. bring() copies this rank's block into the
-/// room, an all_gather completes the bucket there, and the addresses of its parameters change to
-/// the room. let_go() discards the bucket. For gradients, a backward writes a whole bucket into a
-/// second room, a reduce_scatter leaves this rank its block of the sum, and accumulate() adds the
-/// block to the sums of the step.
+/// The staging buffers (rooms) of a stage, in which buckets of parameters or gradients are whole
+/// while passes use them. With sharded parameters or gradients, as with zero<3>, a rank's arena
+/// contains only its block of each bucket, but a layer reads whole parameters. So a stage has a
+/// room for two buckets: layers read one bucket while ranks gather the bucket of the next layers.
+/// bring() copies this rank's block into the room, an all_gather completes the bucket there, and
+/// the addresses of its parameters change to the room. let_go() discards the bucket. For gradients,
+/// a backward writes a whole bucket into a second room, a reduce_scatter leaves this rank its block
+/// of the sum, and accumulate() adds the block to the sums of the step.
 ///
 /// For example, with 4 data ranks and buckets of 1000 elements, rank 1 stores 250 elements of each
-/// bucket. bring() copies them to the elements 250 to 499 of the bucket's place in the room.
+/// bucket. bring() copies these to the elements 250 to 499 of the whole bucket in the room.
 ///
 /// Cost:    no call allocates.
 /// Threads: used by the one thread that runs the rank.
@@ -60,7 +61,8 @@ class staging_buffers {
 
  public:
   /// `plan`: the numbers of the job's plan; `layout`: the layout of the parameters of the rank's
-  /// stage; `places`: the addresses at which the stage's layers find their parameters.
+  /// stage; `places`: the offsets at which the stage's layers find their parameters, which this
+  /// class changes.
   [[gnu::cold]] staging_buffers(Rank& rank, plan_ir const& plan, parameter_layout layout,
                                 lean_vector<parameter_place>& places, T* parameters, Sum* gradients)
       : rank_(rank),
@@ -74,17 +76,17 @@ class staging_buffers {
     if (plan.rules.keeps_blocks()) hide(-1);
   }
 
-  /// Returns the place in the room at which ranks gather the operation's bucket of parameters.
+  /// Returns the address in the room at which ranks gather the operation's bucket of parameters.
   [[nodiscard]] T* parameters(program_operation const& of) const {
     return parameters_ + parameter_room(of).offset;
   }
-  /// Returns the place in the room at which ranks sum the operation's bucket of gradients.
+  /// Returns the address in the room at which ranks sum the operation's bucket of gradients.
   [[nodiscard]] sum* gradients(program_operation const& of) const {
     return gradients_ + gradient_room(of).offset;
   }
 
   /// Copies this rank's block of a bucket of parameters into the room in which ranks gather the
-  /// bucket. From then on layers read the parameters of the bucket there.
+  /// bucket. After this call layers read the parameters of the bucket in the room.
   void bring(program_operation const& now) {
     auto const room = parameter_room(now);
     auto const block = block_in(layout_, layout_.parameters_at, now.bucket, kept_);
@@ -96,7 +98,8 @@ class staging_buffers {
       if (one.bucket == now.bucket) places_[one.use].parameter = room.offset + one.behind;
   }
   /// Discards the buckets that are not needed after the pass `now`. Bit 2 f + e of `now.releases`
-  /// names a bucket: `f` is 1 for the room of frozen parameters, `e` is 1 for the end of the room.
+  /// selects a bucket: f is 1 for the room of frozen parameters, and e is 1 for the bucket at the
+  /// end of the room.
   void let_go(program_operation const& now) {
     for (std::size_t end = 0; end < gathered_.size(); ++end) {
       auto const& gone = gathered_[end];
@@ -106,8 +109,8 @@ class staging_buffers {
       hide(gone.bucket);
     }
   }
-  /// Prepares the backward `now`, which writes gradients of a bucket: sets their addresses to the
-  /// room.
+  /// Prepares the backward `now`, which writes gradients of a bucket: sets the offsets of these
+  /// gradients to the room.
   void begin(program_operation const& now) {
     if (now.bucket < 0) return;
     std::size_t const begin = gradient_room(now).offset;
@@ -127,9 +130,9 @@ class staging_buffers {
   }
 
  private:
-  /// Sets the addresses of the parameters of a bucket, or of all buckets if `bucket` is -1, to the
-  /// end of the arena. If a layer reads them by mistake, it does not read another bucket's
-  /// parameters.
+  /// Sets the offsets of the parameters of a bucket, or of all buckets if `bucket` is -1, to the
+  /// end of the arena. So a layer that reads them by mistake does not read the parameters of
+  /// another bucket.
   void hide(int bucket) {
     for (auto const& one : uses_)
       if ((bucket < 0 || one.bucket == bucket) &&
@@ -177,12 +180,13 @@ class staging_buffers {
   T* parameters_;
   sum* gradients_;
   parameter_layout layout_;
-  std::size_t kept_, summed_;  // numbers of this rank's blocks of parameters and of gradients
+  std::size_t kept_, summed_;  // indices of this rank's blocks of parameters and of gradients
   lean_vector<use_in_bucket> uses_{};
-  std::array<program_operation, 4> gathered_{};  // the last `bring` into each end of both rooms
+  std::array<program_operation, 4> gathered_{};  // the last bring() into each end of both rooms
 };
 
-/// Does nothing: the ranks hold whole parameters and whole gradients.
+/// Staging buffers for plans whose ranks hold whole parameters and whole gradients: all functions
+/// do nothing.
 template <class T, class Sum, class Rank>
 class staging_buffers<T, Sum, Rank, false> {
  public:

@@ -10,14 +10,15 @@
 #include "plait/run/layer_views.hpp"
 #include "plait/run/step_facts.hpp"
 
-// The steps of a plan as types. They contain the facts from which code is made and not the plan
-// itself, so the function for an item has a short name. If the name contained a model of 128
-// layers, it would be 10 kB long, which costs compilers more time than the code.
+// The steps of a plan as types, which are template arguments of the code that runs them. They
+// contain the facts on which this code depends and not the plan itself, so the function for an item
+// has a short name. If the name contained a model of 128 layers, it would be 10 kB long, and
+// compilers would need more time for the name than for the code.
 namespace plait::execution {
 
-/// Returns the facts from which the code for step `number` of a plan is made. With several tensor
-/// ranks code looks up values, see stage_memory::value_data, so the facts omit the places of values
-/// and the names of functions are shorter.
+/// Returns the facts from which the code for step `number` of a plan is compiled. With several
+/// tensor ranks the code looks up the addresses of values at run time (stage_memory::value_data).
+/// Then the facts omit the places of values, so that the names of functions are shorter.
 template <class Plan>
 constexpr step_facts facts_of(int number) {
   auto out = facts_and_waits(ir_of<Plan>, waits_of_plan<Plan>, number);
@@ -25,13 +26,15 @@ constexpr step_facts facts_of(int number) {
   return out;
 }
 
-/// A step and its work: a leaf in its form, `step_move` or `step_sum`.
+/// A step and its work: a leaf (a layer without sub-layers) in its form, a `step_move`, or a
+/// `step_sum`.
 template <step_facts Facts, class Work>
 struct single_step {
   static constexpr step_facts facts = Facts;
   using work = Work;
 };
-/// The rows by which a step moves a value in the forward and its gradient in the backward.
+/// The placements between which a step moves a value in the forward, and the value's gradient in
+/// the backward.
 template <placement From, placement To, placement GradientFrom, placement GradientTo>
 struct step_move {
   static constexpr placement from = From, to = To;
@@ -60,7 +63,7 @@ template <class Plan, int Number>
 using single_step_of =
     single_step<facts_of<Plan>(Number), typename work_of_step<Plan, Number>::type>;
 
-/// The step of a step_code that has no such step.
+/// Stands for an optional step of a step_code, such as an epilogue, if there is none.
 struct no_step {
   using work = no_epilogue;
 };
@@ -74,14 +77,14 @@ struct step_if<Plan, Number, true> {
   using type = single_step_of<Plan, Number>;
 };
 
-/// A step as a type, with the steps that are carried out together with it. A product can store the
-/// result of the element-wise layer after it, because the result is still in registers: then the
-/// forward of the layer is the product's `forward_epilogue`, and the code of the layer itself does
-/// nothing in a forward (`is_done_forward`). In a backward the order is reversed: the product after
-/// an element-wise layer also multiplies by the layer's derivative (`backward_epilogue`,
-/// `is_done_backward`). `postponed` is the step whose gradients of parameters are computed after
-/// the backward of this step, while this step communicates. A step that does not exist is
-/// `no_step`.
+/// A step as a type, with the other steps that the code of this step also carries out. A product
+/// can store the result of the element-wise layer after it, because the result is still in
+/// registers: then the forward of the layer is the product's `forward_epilogue`, and the code of
+/// the layer itself does nothing in a forward (`is_done_forward`). In a backward the order is
+/// reversed: the product after an element-wise layer also multiplies by the layer's derivative
+/// (`backward_epilogue`, `is_done_backward`). `postponed` is the step whose gradients of parameters
+/// are computed after the backward of this step, while this step communicates. A step that does not
+/// exist is `no_step`.
 ///
 /// For example, in linear (step 0), gelu (1), linear (2), step 1 is the forward_epilogue of step 0
 /// and the backward_epilogue of step 2. If a move (3) precedes a column-parallel linear (4),
@@ -95,8 +98,8 @@ struct step_code {
   using forward_epilogue = Forward;
   using backward_epilogue = Backward;
   using postponed = Postponed;
-  /// True if another step's code carries out this step, and if the gradients of its own parameters
-  /// are postponed.
+  /// The first two are true if another step's code carries out this step in a forward, and in a
+  /// backward. The third is true if the gradients of this step's parameters are postponed.
   static constexpr bool is_done_forward = IsDoneForward, is_done_backward = IsDoneBackward,
                         is_postponed = IsPostponed;
 };
@@ -110,7 +113,7 @@ using step_code_of = step_code<
     Plan::is_epilogue(Number, direction::forward), Plan::is_epilogue(Number, direction::backward),
     Plan::postpones_parameters(Number)>;
 
-/// An item of a program: its number, its units, and whether its steps wait for each other.
+/// An item of a program, which consists of consecutive units with the same layers.
 struct item_facts {
   int number = 0;
   unit_range units{};

@@ -15,11 +15,12 @@ namespace plait::execution {
 
 /// Walks through the program of a rank, in its order. The operations of a program run on several
 /// streams, so each must first wait for the operations on other streams whose results it needs.
-/// plan_waits finds these waits when the executor is made. A step_executor is a range that keeps
-/// them: when a loop reaches an operation, the operation's stream already waits for all that it
-/// needs, so the caller can enqueue it. When the loop goes to the next operation, an event is
-/// recorded if another stream waits for this one. The caller defines what an operation computes,
-/// and carries out rows by transfers():
+/// plan_waits finds these waits when the executor is made. A step_executor is a range of operations
+/// that also enqueues the waits: when a loop reaches an operation, the operation's stream already
+/// waits for the results that the operation needs, so the caller can enqueue it. When the loop
+/// leaves an operation for which another stream waits, the executor records an event. The caller
+/// enqueues the work of each operation. If the operation is a row of the list of transfers, the
+/// caller uses transfers():
 ///
 ///   for (auto const& reached : program)
 ///     if (reached.now.row < 0) compute(reached.now);
@@ -82,7 +83,7 @@ class step_executor {
   [[nodiscard]] position begin() { return {*this, 0}; }
   [[nodiscard]] position end() { return {*this, operations_.size()}; }
 
-  /// Returns the runner that carries out the rows of the list.
+  /// Returns the runner that carries out the rows (entries) of the list of transfers.
   [[nodiscard]] transfer_runner<Rank> const& transfers() const { return transfers_; }
 
  private:
@@ -94,7 +95,7 @@ class step_executor {
   lean_vector<program_operation> operations_;
   transfer_runner<Rank> transfers_;
   synchronizer<device_type> waits_;
-  bool posts_ = false;  // the program posts messages, which the host must progress
+  bool posts_ = false;  // the program posts messages, and the host must drive their progress
 };
 
 }  // namespace plait::execution

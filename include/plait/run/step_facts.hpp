@@ -15,18 +15,18 @@
 
 namespace plait::execution {
 
-/// The facts of a plan, besides its steps, on which the code of its stages depends.
+/// The facts of a plan, in addition to its steps, on which the code of its stages depends.
 struct stage_traits {
   int leaves = 0, entries = 0;
   bool has_chunks = false;  ///< a stage has several chunks
   bool has_reruns = false;
   bool splits_backward = false;
   bool sums_blocks = false;    ///< gradients are reduced to blocks after each microbatch
-  bool reads_buffers = false;  ///< layers may ask for layer_context::reads_buffers
+  bool reads_buffers = false;  ///< layers may read layer_context::reads_buffers
 };
 
-/// The traits of a stage and the types of a job. The model is not part of it, because it would be
-/// in the name of each function.
+/// The traits of a stage and the types of a job. The model is left out, because its type would be a
+/// part of the name of each function.
 template <class LeafSetting, stage_traits Traits>
 struct stage_setting {
   using leaf = LeafSetting;
@@ -44,19 +44,21 @@ struct stage_setting_of {
                                  plan::has_buffers || plan::sums_over_samples}>;
 };
 
-/// A value of a program, and the places of the value and of its gradient.
+/// The number of a value of a program, and the buffers in which the value and its gradient are
+/// stored.
 struct placed_value {
   int number = -1;
   residence value{}, gradient{};
 };
 
-/// The waits of a step: it waits for other steps, or other steps wait for it.
+/// The waits of a step: `waits` is true if the step waits for other steps, and `is_awaited` is true
+/// if other steps wait for it.
 struct step_waits {
   bool waits = false, is_awaited = false;
 };
 
 /// The constants from which the code for one step is compiled. A step runs in every unit for every
-/// microbatch, so its code should not look up what the plan already knows. These facts are a
+/// microbatch, so its code should not look up facts that the plan has fixed. These facts are a
 /// template argument of the step's code, and its branches on them are `if constexpr`. They are
 /// plain numbers without the model, so that the names of functions stay short. For example, in a
 /// plan of one tensor rank, `forward.waits` of a layer norm is false, so there is no code for
@@ -67,20 +69,21 @@ struct step_facts {
   int item = 0;
   step_kind kind = step_kind::leaf;
   placed_value in{}, out{};
-  bool gives_gradient = false;  ///< the backward computes the gradient of its input
-  bool is_tokens = false;       ///< the input is tokens
+  bool gives_gradient = false;  ///< the backward computes the gradient of the step's input
+  bool is_tokens = false;       ///< the step's input consists of tokens
   step_waits forward{}, backward{};
   step_waits parameters{};  ///< waits of postponed gradients of parameters
+
   // For leaves only:
   int leaf = -1;
-  int first_entry = 0;  ///< entry of its first parameter
+  int first_entry = 0;  ///< entry of the leaf's first parameter in the plan
   bool is_loss = false;
   bool is_trained = false;
   bool has_scratch = false;
-  bool has_parameters = false;  ///< its backward can read its parameters
+  bool has_parameters = false;  ///< the leaf's backward can read the leaf's parameters
   bool has_prepare = false;
   int slot_made_again = -1;  ///< the first saved slot that a plan may recompute; -1: none
-  int more_count = 0;        ///< number of inputs besides the first
+  int more_count = 0;        ///< number of inputs after the first
 };
 
 /// The waits of all items of a plan, in one direction.
@@ -88,11 +91,11 @@ template <int Leaves>
 struct waits_of_items {
   using waits = item_waits<program<Leaves>::most_steps>;
 
-  // A member of its own, because with -fsanitize=undefined g++ does not compare the address `list`
-  // with null in constant expressions.
+  // A separate flag, because with -fsanitize=undefined g++ cannot compare the pointer `list` with
+  // null in constant expressions.
   bool has_any = false;
   planned_wait const* list = nullptr;
-  int const* first = nullptr;  ///< index of the first wait of each item
+  int const* first = nullptr;  ///< index in `list` of the first wait of each item
 
   [[nodiscard]] constexpr waits of(int item) const {
     if (!has_any) return {};
@@ -105,8 +108,8 @@ struct plan_waits_of_steps {
   waits_of_items<Leaves> forward, backward;
 };
 
-/// Returns the waits of a plan in one direction. There are none with one tensor rank, because all
-/// steps run on stream compute.
+/// Returns the waits of a plan in one direction. With one tensor rank there are no waits, because
+/// all steps run on stream compute.
 template <class Plan, direction Way>
 constexpr waits_of_items<Plan::leaf_count> find_waits() {
   if constexpr (Plan::tensor_ranks > 1)
@@ -117,7 +120,7 @@ template <class Plan>
 inline constexpr plan_waits_of_steps<Plan::leaf_count> waits_of_plan{
     find_waits<Plan, direction::forward>(), find_waits<Plan, direction::backward>()};
 
-/// Returns the number of a value with the places of the value and of its gradient.
+/// Returns the placed_value for value number `value` of a plan.
 [[nodiscard]] constexpr placed_value place_value(plan_ir const& plan, int value) {
   return {value, plan.storage.values[value], plan.storage.gradients[value]};
 }
@@ -139,8 +142,8 @@ inline constexpr plan_waits_of_steps<Plan::leaf_count> waits_of_plan{
   out.is_loss = leaf.is_loss;
   out.is_trained = leaf.is_trained();
   out.has_scratch = leaf.scratch.own.size() > 0;
-  // If ranks keep blocks of parameters, they are not gathered for a backward that computes no
-  // gradient of the input.
+  // If ranks keep only blocks of parameters, the blocks are not gathered for a backward that
+  // computes no gradient of the input.
   out.has_parameters = !plan.rules.keeps_blocks() || gives_gradient;
   out.has_prepare = leaf.has_prepare;
   for (int k = leaf.saved.own.size() - 1; k >= 0; --k)
@@ -160,8 +163,9 @@ template <int Leaves>
   };
   auto const ahead = all.forward.of(out.item), back = all.backward.of(out.item);
   out.forward = find(ahead, number);
-  // If an item has waits, its steps look for other waits when they run again, so their code must
-  // contain the call.
+  // The waits between the steps of an item change when only some of the steps are recomputed, and
+  // are then looked up at run time. So if the item has any waits, the code of each step must
+  // contain the look-up.
   if (plan.reruns.size() > 0) out.forward.waits = out.forward.is_awaited = ahead.list.size() > 0;
   out.backward = find(back, number);
   out.parameters = find(back, waits::parameters_of(number));

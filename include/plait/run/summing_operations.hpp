@@ -15,7 +15,7 @@
 
 namespace plait::execution {
 
-// The name by which compilers print a sum that no clause of the form lists.
+// A type whose name compilers print in the error for a sum that the form does not list.
 template <class T, placement At, layer_body Body>
 struct unlisted_sum {};
 template <class Layer, printed_text Label, class Sum>
@@ -31,12 +31,12 @@ consteval void report_unlisted_sum() {
       "ext::batch_sum<At, Width, ext::layer_body::backward_input> for each of the backward");
 }
 
-/// Throws an error that compares the sums that a body makes with the sums that its form lists.
+/// Throws an error that compares the sums computed by a body with the sums listed by its form.
 [[noreturn]] [[gnu::cold]] void fail_sum(std::string const& layer, form_info const& form, int made,
                                          std::size_t count, int listed, std::size_t width);
 
-/// The operations of a body whose form lists sums over samples: `Operations`, and these sums. The
-/// body must make each of them once and in their order.
+/// The operations for a body whose form lists sums over samples: `Operations`, and
+/// sum_over_samples. The body must compute each listed sum once, in the order of the list.
 template <class Operations, class Element, class Formed, layer_body Body>
 class summing_operations : public Operations {
   static constexpr auto& form = Formed::form;
@@ -44,12 +44,14 @@ class summing_operations : public Operations {
  public:
   explicit summing_operations(Operations const& ops) : Operations(ops) {}
 
-  /// Sums x in place over the ranks that have other samples of the microbatch, so that each of them
-  /// has the sum over all samples. The tensor ranks must have equal x, or blocks of its features.
+  /// Sums x in place over the ranks that have different samples of the microbatch, so that each of
+  /// these ranks gets the sum over all samples. x must be equal on all tensor ranks, or cut by
+  /// features over them.
   ///
-  /// Shapes: x of the `Width` values of the next batch_sum, or this rank's block of them.
-  /// Moves:  an all_reduce of x over the axes of the samples.
-  /// Errors: plait::error on every rank if it is not the next sum that the form lists.
+  /// Shapes: x has the `Width` values of the form's next batch_sum, or this rank's block of these
+  ///         values.
+  /// Moves:  an all_reduce of x over the mesh axes along which ranks have different samples.
+  /// Errors: plait::error on every rank if the sum is not the next sum that the form lists.
   template <class T, placement At, class Memory>
   void sum_over_samples(view<T, At, Memory> x) {
     check_listed<T, At>();
@@ -61,10 +63,10 @@ class summing_operations : public Operations {
     this->sum_in_place(std::span<T>(x.data, x.count()), number);
   }
 
-  /// Checks that the body has made all sums that its form lists. A body that reads buffers or runs
-  /// again makes none.
+  /// Checks that the body has computed all sums that its form lists. A body that reads buffers or
+  /// is recomputed must not compute any sum.
   ///
-  /// Errors: plait::error on every rank if the body has made fewer.
+  /// Errors: plait::error on every rank if the body has computed fewer sums.
   void require_all_sums() const {
     if (this->context.reads_buffers || this->context.runs_again || made_ == listed()) return;
     fail_sum(this->shapes_.layer_text(), form, made_, 0, listed(), width_of(next_clause()));

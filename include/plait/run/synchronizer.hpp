@@ -11,13 +11,13 @@
 
 namespace plait::execution {
 
-/// Makes a device keep the waits that the operations of a program need. The constructor finds them
-/// by plan_waits from the buffers that the operations touch. A wait is a pair of a waiting and an
-/// awaited operation on different streams, and each awaited operation gets an event. A walk calls
-/// begin() before each operation and end() after it, in the order of the program. For example,
-/// operation 5 on stream to_next sends the output that operation 4 on stream compute makes. end(4)
-/// records an event on stream compute, and begin(5) makes stream to_next wait for it; the host does
-/// not wait.
+/// Makes the operations of a program wait for each other across streams. The constructor calls
+/// plan_waits, which finds the waits from the buffers that the operations touch. A wait is a pair
+/// of a waiting and an awaited operation on different streams, and each awaited operation gets an
+/// event. A walk calls begin() before each operation and end() after it, in the order of the
+/// program. For example, operation 5 on stream to_next sends the output that operation 4 on stream
+/// compute makes. end(4) records an event on stream compute, and begin(5) makes stream to_next wait
+/// for it; the host does not wait.
 ///
 /// Cost:    one event for each operation that another stream waits for; none of the calls
 ///          allocates.
@@ -25,8 +25,8 @@ namespace plait::execution {
 template <class Device>
 class synchronizer {
  public:
-  /// `touched`: the stream and the buffers of each operation. `operations` give the names of the
-  /// wait sites.
+  /// `touched`: the stream and the buffers of each operation. `operations`: the operations, after
+  /// which errors and traces name the waits.
   [[gnu::cold]] synchronizer(Device& device, lean_vector<stream_operation> const& touched,
                              lean_vector<planning::program_operation> const& operations)
       : device_(device), entries_(touched.size()) {
@@ -65,7 +65,7 @@ class synchronizer {
   struct entry {
     stream on = stream::compute;
     lean_vector<awaited_event> waits{};
-    int event = -1;  // the event that others wait for; -1: none do
+    int event = -1;  // index of the event that other operations wait for; -1: no operation waits
   };
 
   Device& device_;

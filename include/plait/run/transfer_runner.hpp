@@ -14,8 +14,8 @@
 namespace plait::execution {
 
 /// Returns the plan's list of transfers for a part of a job on the stage of a rank. The arguments
-/// are the arguments of `transfers_of`, except that the number of data ranks, which may be fixed
-/// only at the launch, comes from the rank.
+/// are the arguments of `transfers_of`, without the number of data ranks. The function takes this
+/// number from the rank, because it may be known only at the launch.
 template <class Plan, class Rank>
 [[gnu::cold]] lean_vector<transfer> transfers_on(Rank const& rank, workload load, job_part part,
                                                  bool has_still = false) {
@@ -23,7 +23,7 @@ template <class Plan, class Rank>
   return transfers_of<Plan>(rank.stage(), load, part, has_still);
 }
 
-/// Returns this list from the facts of a plan instead of its type.
+/// Returns the same list for a plan whose facts are arguments, not template arguments.
 template <class Rank>
 [[gnu::cold]] lean_vector<transfer> transfers_on(plan_facts const& plan, Rank const& rank,
                                                  workload load, job_part part,
@@ -32,17 +32,17 @@ template <class Rank>
   return plan.transfers(rank.stage(), load, part, has_still);
 }
 
-/// Carries out the rows of a plan's list of transfers on one rank. A row says which collective
-/// moves how much data between which placements; it knows neither communicators nor memory. So the
-/// constructor prepares each row for this rank: it looks up the group, the offset of the group's
-/// range in an arena, the root or the other end of a message, and the stream. A call then needs
-/// only the number of the row and the address of the arena. For example, a row that sums 4 MiB of
-/// gradients over 8 data ranks becomes one all_reduce on the rank's data group. A row over one rank
-/// gets no group, because a program never carries it out.
+/// Carries out the rows of a plan's list of transfers on one rank. A row (an entry of the list)
+/// gives the collective, the amount of data and the placements, but neither communicators nor
+/// memory. So the constructor prepares each row for this rank: it looks up the group, the offset of
+/// the group's range in an arena, the root or the other end of a message, and the stream. A call
+/// then needs only the number of the row and the address of the arena. For example, a row that sums
+/// 4 MiB of gradients over 8 data ranks becomes one all_reduce on the rank's data group. A row over
+/// one rank gets no group, because a program never carries it out.
 ///
-/// `move_value` does this for rows whose placements are types, within layers. Only transfer_runner
-/// and move_value call communicators, so a trainer sends nothing that the list lacks. A program
-/// sums its own numbers by `sum_over_world` below.
+/// Within layers, `move_value` makes the transfers instead, with placements as template arguments.
+/// Only transfer_runner and move_value call communicators, so a trainer sends nothing that the list
+/// lacks. User programs sum numbers of their own by `sum_over_world` below.
 ///
 /// Cost:    the rows are prepared once; a call allocates nothing.
 /// Errors:  the errors of the communicator.
@@ -54,7 +54,7 @@ class transfer_runner {
   struct active_row {
     transfer what{};
     row_operation moves = local_move::none;
-    typename Rank::communicator_type* group = nullptr;  ///< null in a group of one rank
+    typename Rank::communicator_type* group = nullptr;  ///< null if the group has one rank
     std::size_t begin = 0;  ///< offset of the group's range in the arena
     int other = 0;          ///< root of a broadcast, or rank at the other end of a message
     bool is_sent_here = true;
@@ -69,14 +69,14 @@ class transfer_runner {
   /// Returns the row with this number in the list.
   [[nodiscard]] active_row const& row(int number) const { return rows_[std::size_t(number)]; }
 
-  /// Carries out the row of an operation in place. `data` is the beginning of the arena in which
-  /// the row has its offset. Depending on the row, the call is an all_reduce, a reduce_scatter to
-  /// this rank's block, an all_gather of blocks, a broadcast, or this rank's end of a message,
-  /// which is posted if the message has a channel. If a row describes several buckets, only the
-  /// operation's bucket is moved.
+  /// Carries out the row of an operation in place. `data` is the beginning of the arena to which
+  /// the row's offset refers. Depending on the row, the call is an all_reduce, a reduce_scatter to
+  /// this rank's block, an all_gather of blocks, a broadcast, or the send or receive of a message.
+  /// A message with a channel is posted and not waited for. If a row describes several buckets,
+  /// only the operation's bucket is moved.
   template <class T>
   void run(program_operation const& of, T* data, int tag = 0) const;
-  /// Carries out a row that sums numbers, in place.
+  /// Carries out row `number` of the list, which sums numbers, in place at `data`.
   template <class T>
   void sum(int number, T* data) const;
   /// Carries out a row that sends a block from each rank to each other rank.
@@ -115,7 +115,7 @@ void transfer_runner<Rank>::run(program_operation const& of, T* data, int tag) c
     case collective::all_reduce: return group.all_reduce(all);
     case collective::none:
     case collective::all_to_all:  // has two ranges, see run_all_to_all
-    case collective::receive:     // is the other end of a send
+    case collective::receive:     // a row of kind send covers the receiving rank, too
     case collective::barrier:
     case collective::reduce:
     case collective::scatter:
@@ -136,8 +136,8 @@ auto transfer_runner<Rank>::prepared(Rank& rank, transfer const& what) -> active
   active_row out{what, row.moves};
   if (rank.grid().size(row.over) == 1) return out;
   out.group = &rank.group(row.over);
-  // Along axes that the row does not communicate over, the arena may be cut into blocks; the group
-  // shares one of these blocks.
+  // The arena may also be cut into blocks along axes over which the row does not communicate. All
+  // ranks of the group have the same one of these blocks.
   auto const cut = what.from.with(row.over, invariant)
                        .with(what.held, invariant)
                        .axes_with(shard<dim::elements>);
@@ -151,8 +151,8 @@ auto transfer_runner<Rank>::prepared(Rank& rank, transfer const& what) -> active
   return out;
 }
 
-/// Sums numbers in host memory over all ranks of the job. It is for reports of a program, not for
-/// use within a step.
+/// Sums numbers in host memory over all ranks of the job. Programs use this function for their
+/// reports; a step does not use it.
 template <class Rank, class T>
 [[gnu::cold]] void sum_over_world(Rank& rank, std::span<T> values) {
   auto& device = rank.device();

@@ -33,8 +33,8 @@
 
 namespace plait::execution {
 
-/// Sets the names by which a device marks the leaves' bodies, such as "mlp.c_fc forward" and
-/// "mlp.c_fc backward". `names`: the result of `leaf_names`.
+/// Fills in the names under which profilers and messages show the leaves' bodies, such as "mlp.c_fc
+/// forward" and "mlp.c_fc backward". `names`: the result of `leaf_names`.
 [[gnu::cold]] void name_bodies(std::vector<std::string> names, std::span<std::string> forward,
                                std::span<std::string> backward);
 
@@ -45,14 +45,14 @@ struct unit_place {
   std::size_t activations = 0, gradients = 0, stash_end = 0;
 };
 
-/// Returns the units of a range that are also in another range.
+/// Returns the units that are in both ranges.
 constexpr unit_range within(unit_range piece, unit_range units) {
   return {std::max(units.begin, piece.begin), std::min(units.end, piece.end)};
 }
 
 /// Returns the places of the units of a model. `activations`: for each item and each kind of
-/// `again`, the bytes that a unit keeps in its activation stash. `gradients`: for each item, the
-/// bytes of a unit's gradient stash.
+/// recomputation, the bytes that a unit keeps in its activation stash. `gradients`: for each item,
+/// the bytes of a unit's gradient stash.
 [[nodiscard]] [[gnu::cold]] lean_vector<unit_place> places_of_units(
     static_view<item> items, lean_vector<chunk_arena> const& chunks,
     recompute_table const& recomputes, std::array<std::size_t, again_kinds> const* activations,
@@ -61,11 +61,11 @@ constexpr unit_range within(unit_range piece, unit_range units) {
 /// Runs the units of an item on one microbatch, one after the other: the output of a unit is the
 /// input of the next. All units of an item have the same steps, so their code is compiled once and
 /// a loop runs it for each unit; only the unit's frame differs. A step calls the body of a layer,
-/// moves a value to another placement, or adds values. Around the steps the executor keeps their
-/// waits and discards memory. For example, a repeat of 12 blocks is an item of 12 units; on a
-/// pipeline stage with the blocks 4 to 9, forward_item runs its steps 6 times for each microbatch.
-/// The class does not know the model, so its name stays short: the steps are passed as types in an
-/// item_code, and stage_items has the items.
+/// moves a value to another placement, or adds values. Around the steps the executor enqueues the
+/// waits that they need and discards memory. For example, a repeat of 12 blocks is an item of 12
+/// units; on a pipeline stage with the blocks 4 to 9, forward_item runs its steps 6 times for each
+/// microbatch. The class does not know the model, so its name stays short: the steps are passed as
+/// types in an item_code, and stage_items has the items.
 ///
 /// Cost:    no allocation.
 /// Threads: used by the one thread that runs the rank.
@@ -107,7 +107,7 @@ class unit_executor {
   unit_executor& operator=(unit_executor const&) = delete;
 
   [[nodiscard]] stage_arena const& arena() const { return memory_.arena(); }
-  /// Returns for each step the kinds of `again` for which it runs again, as bits.
+  /// Returns for each step the kinds of recomputation in which the step runs, as bits.
   [[nodiscard]] auto& steps_again() { return again_.steps; }
 
  protected:
@@ -122,9 +122,8 @@ class unit_executor {
   [[nodiscard]] std::byte* input_of(int unit, pass_type const& pass) const {
     return unit == pass.chunk->units.begin ? pass.input : activations_of(unit - 1, pass);
   }
-  /// Begins a backward and returns the gradient for its first unit: `gradient`, of the chunk's
-  /// output, if the pass begins at the end of the chunk. Otherwise it continues a backward, with
-  /// the gradient that the last unit made.
+  /// Begins a backward and returns the gradient for its first unit: `gradient` if the pass begins
+  /// at the end of the chunk, else the gradient from the pass before it.
   std::byte* begin_backward(pass_type const& pass, std::byte* gradient) {
     if (pass.units.end != pass.chunk->units.end) return made_;
     edge_ = 0;
@@ -132,10 +131,10 @@ class unit_executor {
   }
 
   // The compiler knows all steps of an item, so no loop looks up the work of a step. Functions that
-  // are templates on a step only combine calls of functions that are not, and are inlined into the
-  // function of their item, because compilers would make a function of each.
+  // are templates on a step only combine calls of functions that are not such templates. They are
+  // inlined into the function of their item, so that compilers make no function for each step.
 
-  /// Runs an item's units of the pass forward. Returns the last output, or `made` without units.
+  /// Runs the pass's units of an item forward. Returns the last output; without units, `made`.
   template <item_facts Item, class... Steps>
   std::byte* forward_item(item_code<Item, Steps...>, pass_type& pass, std::byte* made) {
     auto const here = within(Item.units, pass.units);
@@ -147,8 +146,8 @@ class unit_executor {
     }
     return made;
   }
-  /// Runs an item's units of the pass backward, from the gradient of their output to the gradient
-  /// of their input, which it returns. `Steps` have the order of the backward.
+  /// Runs the pass's units of an item backward, from `gradient` of their output to the gradient of
+  /// their input, which it returns. `Steps` are in the order of the backward.
   template <item_facts Item, class... Steps>
   std::byte* backward_item(item_code<Item, Steps...>, pass_type& pass, std::byte* gradient) {
     auto const here = within(Item.units, pass.units);
@@ -160,7 +159,8 @@ class unit_executor {
     }
     return gradient;
   }
-  /// Computes only the gradients of the parameters of these units, from the gradients in the stash.
+  /// Computes only the gradients of the parameters of the pass's units of an item, from the
+  /// gradients of outputs that an earlier pass has stashed.
   template <item_facts Item, class... Steps>
   void parameters_of_item(item_code<Item, Steps...>, pass_type& pass) {
     auto const here = within(Item.units, pass.units);
@@ -171,7 +171,7 @@ class unit_executor {
       if constexpr (traits.has_reruns) discard_working(Item.number, unit);
     }
   }
-  /// Calls `prepare` of the layers of an item that have it, for the first of its units.
+  /// Calls the functions `prepare` of an item's layers, for the first unit of the item.
   template <item_facts Item, class... Steps>
   [[gnu::cold]] void prepare_item(item_code<Item, Steps...>, pass_type& pass) {
     if constexpr (place_of_first({Steps::facts.has_prepare...}) >= 0) {
@@ -209,8 +209,8 @@ class unit_executor {
     values_.forget_transients();
   }
   /// Begins a unit of an item in a backward and returns its frame. The steps that follow, from the
-  /// last to the first, compute the gradient of the unit's input at `made_`. They add gradients of
-  /// parameters, or keep the gradients of outputs for a later backward_parameters.
+  /// last to the first, compute the gradient of the unit's input at `made_`. The steps also add
+  /// gradients of parameters, or keep the gradients of outputs for a later backward_parameters.
   PLAIT_IN_LOOPS frame_type begin_backward(item_facts const& item, int unit, pass_type& pass,
                                            std::byte* gradient) {
     made_ = memory_.edge(edge_);
@@ -230,7 +230,7 @@ class unit_executor {
     if constexpr (traits.has_reruns)
       if (at.pass->part == backward_part::all) discard_working(item.number, at.unit);
   }
-  /// Returns the frame of a unit in a backward.
+  /// Makes the frame of a unit in a backward.
   [[nodiscard]] frame_type enter(item_facts const& item, int unit, pass_type& pass,
                                  std::byte* of_output, std::byte* of_input) const {
     pass.context.copy = unit - item.units.begin;
@@ -278,7 +278,7 @@ class unit_executor {
       if constexpr (are_awaited<direction::forward, typename Code::step, epilogue>)
         end_step<direction::forward, typename Code::step, epilogue>(at);
     }
-    // After a sum as epilogue the output's place has the sum; the watch looks at it.
+    // If the epilogue is the sum of a residual, the watch checks the sum.
     if constexpr (now.kind == step_kind::leaf &&
                   (!is_step<epilogue> || std::is_same_v<typename epilogue::work, step_sum>))
       if (at.pass->watch != nullptr) show(now.number, at);
@@ -314,7 +314,7 @@ class unit_executor {
         synchronizer_.record(planned, parameters);
     }
   }
-  /// Computes the gradients of a leaf's parameters, or keeps its output's gradient for them.
+  /// Computes the gradients of a leaf's parameters, or stashes its output's gradient for them.
   template <class Step>
   PLAIT_IN_LOOPS void backward_parameters(frame_type const& at) {
     if constexpr (Step::facts.is_trained) {
@@ -324,7 +324,7 @@ class unit_executor {
                           output_gradient(Step::facts, at), at);
     }
   }
-  /// Calls `prepare` of a layer that has it, with the views of its forward.
+  /// Calls `prepare` of a layer that has this function, with the views of its forward.
   template <class Code>
   void prepare_step(frame_type const& at) {
     constexpr auto& now = Code::facts;
@@ -343,8 +343,8 @@ class unit_executor {
   }
 
   /// True for a loss whose forward may do nothing because its backward computes the loss and the
-  /// gradient at once. Then the device reads the logits once instead of twice. Plans state for both
-  /// that they write the sum of the loss.
+  /// gradient at once. Then the device reads the logits once instead of twice. In the plan's lists,
+  /// both the forward and the backward write the sum of the loss.
   template <class Code>
   static constexpr bool may_wait_for_gradient = [] {
     constexpr auto& now = Code::facts;
@@ -359,8 +359,8 @@ class unit_executor {
     return at.pass->context.training && at.pass->watch == nullptr && queue().loss_with_gradient();
   }
 
-  /// Runs the backward of a leaf: the gradients of its parameters, the gradient of its input, or
-  /// both in one call, as far as the step needs them.
+  /// Runs the backward of a leaf: computes the gradients of its parameters, the gradient of its
+  /// input, or both in one call, as far as the step needs these gradients.
   template <class Code>
   PLAIT_IN_LOOPS void backward_leaf(frame_type const& at) {
     constexpr auto& now = Code::facts;
@@ -421,13 +421,13 @@ class unit_executor {
     if constexpr (now.has_scratch) values_.forget_scratch(now.leaf);
   }
 
-  /// Prepares the gradients of a leaf's parameters, so that the leaf can add to them.
+  /// Clears the gradients of a leaf's parameters before the first addition to them.
   PLAIT_IN_LOOPS void begin_sums(auto& ops, int leaf, frame_type const& at) {
     if (at.pass->begins_gradients || traits.sums_blocks)
       ops.begin_by_product(begin_gradients_of(leaf, at));
   }
 
-  /// Returns the place in which a split backward keeps the gradient of a leaf's output.
+  /// Returns the address at which a split backward keeps the gradient of a leaf's output.
   [[nodiscard]] std::byte* stash_of(int leaf, frame_type const& at) const {
     return at.gradient_stash + memory_.layout().gradient_stash_offset[std::size_t(leaf)];
   }
@@ -436,7 +436,7 @@ class unit_executor {
     return {item, direction::forward, at.steps_again};
   }
 
-  /// Makes the waits of a step and of its epilogue. A backward runs no steps again.
+  /// Makes a step and its epilogue wait for the steps that they need.
   template <direction Way, class Step, class Epilogue>
   PLAIT_IN_LOOPS void begin_step(frame_type const& at) {
     planned_waits const planned{Step::facts.item, Way, at.steps_again};
@@ -456,7 +456,7 @@ class unit_executor {
     if constexpr (!is_step<Step>) return step_waits{};
     else return Way == direction::forward ? Step::facts.forward : Step::facts.backward;
   }();
-  // Tested before the calls: most steps have no waits, and compilers would make each a function.
+  // Tested before the calls, because compilers would make a function for each step without waits.
   template <direction Way, class... Steps>
   static constexpr bool are_awaiting = (waits_of<Way, Steps>.waits || ...);
   template <direction Way, class... Steps>
@@ -473,7 +473,7 @@ class unit_executor {
   [[nodiscard]] bool runs(int step, frame_type const& at) const {
     return at.steps_again == 0 || (again_.steps[std::size_t(step)] & at.steps_again) != 0;
   }
-  /// Returns the names of the leaves' bodies for marks.
+  /// Returns the names of the leaves' bodies for profilers.
   [[nodiscard]] auto const& names_of(direction way, [[maybe_unused]] frame_type const& at) const {
     if constexpr (traits.has_reruns)
       if (at.steps_again != 0) return again_.names;
@@ -501,8 +501,8 @@ class unit_executor {
   }
 
   /// Clears the gradients of a layer's parameters, except the gradient that a product overwrites,
-  /// and returns that one. Each use of a parameter has its own accumulator, so the first operation
-  /// on it is known.
+  /// and returns the address of this gradient. Each use of a parameter has an accumulator of its
+  /// own, so the plan knows the first operation on it.
   [[gnu::noinline]] void const* begin_gradients_of(int leaf, frame_type const& at) {
     auto const& layer = plan().leaves[leaf];
     int const first = plan().first_entry[leaf];
@@ -512,7 +512,7 @@ class unit_executor {
     void const* product = nullptr;
     for (int i = 0; i < layer.parameters.size(); ++i) {
       auto const& entry = plan().entries[first + i];
-      // Gradients that are not summed in blocks are added over the microbatches of a step.
+      // Only gradients that are summed in blocks begin again with each microbatch.
       if (!begins && (entry.owner >= 0 || entry.reduced_over_tensor())) continue;
       auto* const gradient = gradients + places[i].gradient;
       if (i == layer.overwrites_gradient) product = gradient;
@@ -521,7 +521,8 @@ class unit_executor {
     return product;
   }
 
-  /// Makes the operations for a leaf's body: by a call with several tensor ranks, see stage_memory.
+  /// Makes the argument `ops` of a leaf's body. With several tensor ranks it calls a function that
+  /// is not inlined, which costs less compile time.
   template <class Operations>
   PLAIT_IN_LOOPS Operations operations_of(step_facts const& now, direction way,
                                           frame_type const& at) {
@@ -545,7 +546,7 @@ class unit_executor {
       auto const& loss = at.pass->loss;
       context.loss = loss;
       if constexpr (traits.has_reruns)
-        if (at.steps_again != 0) context.loss.data = nullptr;  // its term is added already
+        if (at.steps_again != 0) context.loss.data = nullptr;  // the first forward added it
       if (loss.data != nullptr) {
         context.loss.data += plan().leaves[leaf].term;
         context.loss.scale += plan().leaves[leaf].term;
@@ -557,12 +558,12 @@ class unit_executor {
     return {rank_, context, leaf, names_of(way, at)[std::size_t(leaf)].c_str()};
   }
 
-  /// Sets the place of a unit's recomputed values.
+  /// Sets the address at which a unit's recomputed values are stored.
   void set_working(frame_type& frame) const {
     frame.stash_end = places_[std::size_t(frame.unit)].stash_end;
     frame.working = memory_.at(arena().working_offset) - frame.stash_end;
   }
-  /// Discards the working record: its values are another unit's or no longer needed.
+  /// Discards the contents of the working record, the buffer of recomputed values.
   void discard_working(int item, int unit) {
     auto const bytes = memory_.layout().activation_stash_bytes[std::size_t(item)] -
                        places_[std::size_t(unit)].stash_end;
@@ -576,12 +577,12 @@ class unit_executor {
   memory_type memory_;
   synchronizer_type synchronizer_;
   value_steps<Setting, Rank> values_{rank_, memory_};
-  lean_vector<unit_place> places_{};  // for each unit of the model
+  lean_vector<unit_place> places_{};  // a place for each unit of the model
   std::array<std::string, std::size_t(leaves)> forward_names_, backward_names_;
-  int edge_ = 0;               // number of the place for the gradient of the next unit's input
-  std::byte* made_ = nullptr;  // gradient that the last unit has made
+  int edge_ = 0;               // index of the edge buffer for the next gradient
+  std::byte* made_ = nullptr;  // gradient that the last unit has computed
 
-  // The steps that run again, and the names of their bodies for marks.
+  // The recomputed steps, and the names of their bodies for profilers.
   struct reruns_of_steps {
     std::array<unsigned char, program<leaves>::most_steps> steps{};
     std::array<std::string, std::size_t(leaves)> names{};

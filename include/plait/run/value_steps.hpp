@@ -24,7 +24,7 @@ class value_steps {
  public:
   value_steps(Rank& rank, stage_memory<Setting> const& memory) : rank_(rank), memory_(memory) {}
 
-  /// Runs a step that begins or ends a residual or a fan_out.
+  /// Runs, forward, a step that begins or ends a residual or a fan_out.
   void forward_sum(step const& now, frame_type const& at) const {
     std::byte* const in = memory_.value_data(now.in, at);
     std::byte* const out = memory_.value_data(now.out, at);
@@ -48,7 +48,7 @@ class value_steps {
                   as_elements(din), count);
   }
 
-  /// Moves the value of a step, or its gradient, to another placement.
+  /// Moves the value of a step, or the value's gradient in a backward, to another placement.
   template <direction Way, placement From, placement To, class Element>
   [[gnu::noinline]] void move(int step, frame_type const& at) const {
     constexpr auto moves = transition_between(From, To).moves;
@@ -64,7 +64,8 @@ class value_steps {
                          reinterpret_cast<Element*>(memory_.at(memory_.arena().staging_offset)));
   }
 
-  /// Discards the scratch of a leaf after its body.
+  /// Tells the device, after the body of a leaf, that the leaf's scratch memory is no longer
+  /// needed.
   void forget_scratch(int leaf) const {
     auto const& plan = memory_.plan();
     auto const& scratch = plan.leaves[leaf].scratch;
@@ -76,7 +77,7 @@ class value_steps {
               slot_count(slot, plan.form(leaf), memory_.rows(), setting::tensor_ranks));
     }
   }
-  /// Discards the transient buffers after a unit.
+  /// Tells the device, after a unit, that the transient buffers are no longer needed.
   void forget_transients() const {
     auto const& arena = memory_.arena();
     queue().discard(memory_.transients(), arena.transient_bytes + arena.staging_bytes);
