@@ -23,16 +23,16 @@
 
 namespace plait::execution {
 
-/// Returns the placement of a stored parameter as a placement of activations, which `move_value`
-/// takes. A matrix that is cut by rows becomes one long row that is cut by features: a (4, 6)
-/// matrix in 2 blocks of rows is a (1, 24) row in 2 halves. So `parts` has the same meaning for
-/// both.
+/// Converts the placement in which a parameter is stored to a placement of activations, because
+/// `move_value` takes only the latter. A matrix that is cut by rows becomes one long row that is
+/// cut by features: a (4, 6) matrix in 2 blocks of rows is a (1, 24) row in 2 halves. So `parts`
+/// has the same meaning for both.
 constexpr placement as_value_placement(parameter_entry const& entry) {
   return is_shard(entry.stored)
              ? placement{placement_kind::shard, dim::features, entry.stored.parts}
              : entry.stored;
 }
-/// Returns the shape of the whole parameter that belongs to as_value_placement().
+/// Returns the shape of the whole parameter for use with as_value_placement().
 constexpr whole_shape as_value_shape(parameter_entry const& entry) {
   bool const cut_rows = is_shard(entry.stored) && entry.info.rank == 2 && entry.stored.index == 0;
   return cut_rows ? whole_shape{1, entry.info.count()}
@@ -59,9 +59,9 @@ void with_stored_placement(parameter_entry const& entry, Body body) {
   }(std::make_index_sequence<std::size_t(stored_placements<Plan>.size())>{});
 }
 
-/// Gathers a whole tensor in `room` on each tensor rank, from the blocks that the tensor ranks hold
-/// at `held`. With several tensor ranks, blocks are packed in `staging`. Both rooms are as long as
-/// the tensor.
+/// Gathers a whole tensor in the buffer `room` on each tensor rank, from the blocks that the tensor
+/// ranks hold at `held`. With several tensor ranks `staging` is a buffer for packed blocks. Both
+/// buffers are as long as the tensor.
 template <class Plan, class From, class Rank>
 [[gnu::cold]] void make_tensor_whole(Rank& rank, parameter_entry const& entry, From const* held,
                                      std::byte* room, std::byte* staging) {
@@ -83,10 +83,11 @@ using tensor_sink = function_reference<void(std::string const& name, parameter_i
                                             std::span<T const> values)>;
 
 /// Runs the program of an export, which brings one tensor after the other to the root rank. A
-/// tensor may be in parts in three ways: ranks own blocks of its bucket, tensor ranks have blocks
-/// of it, and it may be on another stage. So a bucket is first gathered (`bring` and a row), then
-/// the tensor is made whole over the tensor ranks (`take`), sent to the first stage (a row) and
-/// given to the sink (`read`). The rooms hold one bucket and one tensor at a time: for a model of
+/// tensor may be distributed in three ways: ranks own blocks of its bucket, tensor ranks have
+/// blocks of the tensor, and the tensor may be on another pipeline stage. So the program first
+/// gathers the bucket (the operation `bring` and a row of the list of transfers). It then gathers
+/// the tensor over the tensor ranks (`take`), sends it to the first stage (a row) and passes it to
+/// the sink (`read`). The buffers (rooms) hold one bucket and one tensor at a time: for a model of
 /// 10 GB whose greatest bucket and greatest tensor have 200 MB each, they need a few hundred MB.
 ///
 /// `Store`: the rank's parameter_store; `T`: the type of elements of the arena and of the values
@@ -107,8 +108,8 @@ class export_work {
     tensor_sink<T> sink;
   };
 
-  /// Allocates the rooms: for the longest tensor, if tensors move between ranks, and for the
-  /// longest bucket of each region whose buckets are exported from blocks.
+  /// Allocates the buffers: one for the longest tensor, if tensors move between ranks, and for each
+  /// region of the arena whose buckets ranks own in blocks one for the longest bucket.
   [[gnu::cold]] export_work(Rank& rank, Store const& store, parts const& of);
 
   [[gnu::cold]] void run();
@@ -123,19 +124,19 @@ class export_work {
     return of_.plan.numbers.entries[now.entry];
   }
   [[nodiscard]] [[gnu::cold]] parameter_block const& tensor_of(program_operation const& now) const;
-  /// Calls body(arena, room) with the arena and the room of a bucket's region. Frozen parameters
-  /// are in the arena that layers see.
+  /// Calls body(arena, room) with the arena that contains a bucket and the buffer in which ranks
+  /// gather the bucket. Frozen parameters are in the arena that layers see.
   template <class Body>
   void with_bucket(int bucket, Body body) const;
-  /// Copies this rank's block of a bucket to the room in which ranks gather the bucket.
+  /// Copies this rank's block of a bucket to the buffer in which ranks gather the bucket.
   [[gnu::cold]] void bring(int bucket);
   /// Calls body(values) with the address of this rank's block of a tensor, in an arena or in a
   /// gathered bucket.
   template <class Body>
   void with_tensor(program_operation const& now, Body body) const;
 
-  /// Makes the tensor whole in the room; does nothing with one tensor rank and one stage, since
-  /// read() then reads the arena.
+  /// Gathers the whole tensor in `room_`. With one tensor rank and one stage it does nothing,
+  /// because read() then reads the arena directly.
   [[gnu::cold]] void take(program_operation const& now) const;
 
   [[gnu::cold]] void read(program_operation const& now);
@@ -143,7 +144,7 @@ class export_work {
   Rank& rank_;
   Store const& store_;
   parts of_;
-  bool needs_staging_, needs_room_;  // several tensor ranks; several tensor ranks or stages
+  bool needs_staging_, needs_room_;  // with several tensor ranks; with these or several stages
   arena room_{}, staging_{};
   std::array<arena, 3> rooms_{};            // the gathered bucket of each region
   std::array<std::size_t, 3> brought_{};    // the offset of that bucket in the layout
@@ -186,14 +187,14 @@ void export_work<Store, Rank, T>::run() {
   for (auto const& reached : program)
     if (reached.now.row < 0) compute(reached.now);
     else transfer(program.transfers(), reached.now);
-  rank_.device().synchronize();  // the caller releases the rooms next
+  rank_.device().synchronize();  // the caller releases the buffers next
 }
 
 template <class Store, class Rank, class T>
 void export_work<Store, Rank, T>::compute(program_operation const& now) {
   switch (now.what) {
-    // Waits until no stream writes to the arenas: parameters and averages may just have been
-    // swapped.
+    // Waits until no stream writes to the arenas, because a swap of parameters and averages may
+    // still run.
     case operation_kind::send: return rank_.device().synchronize();
     case operation_kind::bring: return bring(now.bucket);
     case operation_kind::take: return take(now);
@@ -293,7 +294,8 @@ void export_work<Store, Rank, T>::take(program_operation const& now) const {
 template <class Store, class Rank, class T>
 void export_work<Store, Rank, T>::read(program_operation const& now) {
   auto& device = rank_.device();
-  // The root's host reads the tensor, and the program relies on the wait of all ranks of the stage.
+  // The root's host reads the tensor. The other ranks of the stage wait, too, because the program
+  // relies on it.
   if (!rank_.is_root()) return device.synchronize();
   auto const& tensor = tensor_of(now);
   auto const& info = entry_of(now).info;
@@ -314,15 +316,16 @@ void export_work<Store, Rank, T>::read(program_operation const& now) {
   of_.sink(tensor.name, unpadded, std::span<T const>(values_).first(unpadded.count()));
 }
 
-/// Gathers a tensor of each parameter (its value or its gradient) to the root rank and calls
-/// sink(name, parameter_info, whole values) there, without padding, in the order of the layers.
-/// Collective. `store`: the rank's parameter_store; `trained`: its arena of parameters or of
-/// gradients. Frozen parameters are read from `store.compute_parameters()`.
+/// Gathers the values, or the gradients, of all parameters to the root rank, one parameter after
+/// the other in the order of the layers. Calls sink(name, parameter_info, whole values) there,
+/// without padding. All ranks call this function. `store`: the rank's parameter_store; `trained`:
+/// its arena of parameters or of gradients. Frozen parameters are read from
+/// `store.compute_parameters()`.
 ///
-/// Moves:  the rows of the plan's list for the part: each bucket of which ranks have blocks, shard
-///         -> invariant over the axes that cut it; each cut parameter, shard -> invariant over the
-///         tensor axis; each parameter of another stage, only<stage> -> only<0> over the stage
-///         axis.
+/// Moves:  the transfers that the plan lists for an export: for each bucket of which ranks have
+///         blocks, shard -> invariant over the axes that cut the bucket; for each cut parameter,
+///         shard -> invariant over the tensor axis; for each parameter of another stage,
+///         only<stage> -> only<0> over the stage axis.
 /// Memory: the longest bucket of which ranks have blocks, for each region; the longest tensor, once
 ///         if there are several stages, twice if there are several tensor ranks, and once more on
 ///         the root's host.

@@ -22,18 +22,19 @@
 
 namespace plait::execution {
 
-/// The gradients of one stage, with their placement on the batch axes in the type. After the
-/// backward they are `partial`: each of 4 data ranks, for example, has a summand, from its own
+/// The gradients of one pipeline stage; the type contains their placement on the batch axes. After
+/// the backward they are `partial`: each of 4 data ranks, for example, has a summand, from its own
 /// samples. reduce_gradients() returns gradients in the placement in which the optimizer owns them:
-/// `invariant`, the same sum on each rank, or under `zero<1>` `shard<dim::elements>`, a quarter of
-/// each bucket on each rank. An optimizer step, a norm or a clip takes reduced gradients only, so a
-/// forgotten reduction does not compile.
+/// `invariant`, the same sum on each rank, or with `zero<1>` `shard<dim::elements>`, where each of
+/// the 4 ranks has the sum of a quarter of each bucket. An optimizer step, a norm or a clip takes
+/// reduced gradients only, so a forgotten reduction does not compile.
 template <class Job, placement OnBatch>
 struct gradients {
   typename Job::gradient_element* data = nullptr;
 };
 
-/// The placement of the reduced gradients of a job: whole on each rank, or a block of each region.
+/// The placement of the reduced gradients of a job: invariant if each rank has whole gradients, and
+/// a shard if each rank has blocks.
 template <class Job>
 inline constexpr placement reduced_placement =
     Job::plan_type::cuts_arenas ? shard<dim::elements> : invariant;
@@ -48,10 +49,10 @@ consteval void check_reduced() {
 template <placement OnBatch>
 inline constexpr bool is_reduced = (check_reduced<OnBatch>(), true);
 
-/// Adds the gradients of tied uses to the gradients of the parameters that they share, on stream
-/// compute: the gradient of an output head, for example, to the gradient of the embedding whose
-/// matrix it uses. `begin`: the address of the bucket with the parameters; the uses have its
-/// placement.
+/// Adds the gradients of tied uses of parameters to the gradients of the parameters themselves, on
+/// stream compute. For example, it adds the gradient of an output head to the gradient of the
+/// embedding whose matrix the head uses. `begin`: the address of the gradients of the bucket with
+/// the parameters.
 template <class Sum, class Rank>
 void add_tied_gradients(Rank& rank, Sum* mine, static_view<parameter_entry> entries,
                         parameter_rules const& rules, parameter_layout const& layout, int bucket,
@@ -64,7 +65,7 @@ void add_tied_gradients(Rank& rank, Sum* mine, static_view<parameter_entry> entr
     bool const counts_once = tie_transition(entry, entries[entry.owner]).moves == local_move::mask;
     if (counts_once && !holds_the_one_copy(placements_of(entry, rules).summed, rank.place()))
       continue;
-    int const unit = place.unit;  // the owner's unit
+    int const unit = place.unit;  // tied uses are in the unit of the parameter
     Sum* const owner = begin + (layout.gradient_offset(entry.owner, unit) - here.elements.offset);
     Sum const* const use =
         mine + layout.place_in(layout.gradients_at, layout.gradient_offset(e, unit));
@@ -78,7 +79,7 @@ void add_tied_gradients(Rank& rank, gradients<Job, partial> mine, parameter_layo
   add_tied_gradients(rank, mine.data, plan::entries.view(), plan::rules, layout, bucket, begin);
 }
 
-/// The work of reduce_gradients(), of one type for all jobs with the same types of elements.
+/// Does the work of reduce_gradients(). All jobs with the same element types share this type.
 template <class Sum, class Rank, bool OfSeveralRanks>
 struct gradient_reduction {
   Rank& rank;
@@ -99,13 +100,13 @@ struct gradient_reduction {
   }
 };
 
-/// Adds up the ranks' summands of each gradient: the transition from `partial` to the placement in
-/// which optimizers own gradients, once per step, for any number of microbatches. A trainer does
-/// this by itself; the function is for programs that compute gradients without a trainer.
+/// Sums the gradients over the ranks, once per step for any number of microbatches: the transition
+/// from `partial` to the placement in which optimizers own gradients. A trainer does this by
+/// itself; the function is for programs that compute gradients without a trainer.
 ///
-/// Moves: the rows of the plan's list for ties and gradients: for each bucket of each region one
-///        all_reduce over the axes over which it is summed, in place, or a reduce_scatter along
-///        each axis whose ranks own blocks.
+/// Moves: the transfers that the plan lists for tied uses and gradients: for each bucket of each
+///        region of the arena one all_reduce in place, or a reduce_scatter along each axis whose
+///        ranks own blocks.
 template <class Job, class Rank>
 gradients<Job, reduced_placement<Job>> reduce_gradients(Rank& rank, gradients<Job, partial> mine) {
   using plan = typename Job::plan_type;
@@ -124,15 +125,16 @@ gradients<Job, reduced_placement<Job>> reduce_gradients(Rank& rank, gradients<Jo
   return {mine.data};
 }
 
-/// Sets the gradients of padding in a bucket to 0: layers write there, and padding must stay 0.
-/// `begin`: the address of the bucket; `has_gaps`: the elements between parameters may contain any
-/// numbers, and are set to 0, too.
+/// Sets the gradients of padding in a bucket to 0, because layers write gradients of padding, but
+/// the padding of parameters must stay 0. `begin`: the address of the bucket; `has_gaps`: true if
+/// the elements between parameters may contain any numbers, so that the function sets them to 0,
+/// too.
 template <class Sum, class Rank>
 void clear_padding(Rank& rank, lean_vector<parameter_block> const& parameters,
                    static_view<parameter_entry> entries, bucket const& in, Sum* begin,
                    bool has_gaps) {
   auto const queue = rank.device().on(stream::compute);
-  std::size_t end = 0;  // the end of the parameters so far
+  std::size_t end = 0;  // the end of the parameters up to here
   auto const clear_up_to = [&](std::size_t next) {
     if (has_gaps && next > end) queue.fill(Sum{0}, begin + end, next - end);
   };
@@ -162,7 +164,8 @@ template <class Plan, class Blocks>
         static_cast<std::size_t>(Plan::first_square(parameter.entry, parameter.copy));
     for (auto const& block : owned)
       if (auto const common = overlap(block.elements, parameter); common.count > 0) {
-        // If a parameter has several pieces, each block contains whole pieces.
+        // If the squares of a parameter are summed in several pieces, each block contains whole
+        // pieces.
         auto const piece = Plan::piece_of_squares(entry);
         for (std::size_t i = common.offset; i < common.end(); i += piece)
           out.push_back({i - block.elements.offset + block.gradients_at,
@@ -173,15 +176,16 @@ template <class Plan, class Blocks>
   return out;
 }
 
-/// Sets `squares` to this rank's share of the squares of each parameter's gradient, on stream
+/// Sets `squares` to this rank's part of the sum of squares of each parameter's gradient, on stream
 /// compute.
 ///
 /// If each rank added up all of its squares, the order of additions, and so the last bits of the
 /// norm, would depend on the number of stages. So there is a list with one number for each trained
-/// parameter of the whole model. Every rank writes the squares of its own blocks into their places,
-/// and zeros elsewhere (the transitions shard -> partial and, on the first rank alone, invariant ->
-/// partial). One all_reduce over the world adds the lists, and every rank adds up the list in its
-/// order. For a model of 29 trained parameters the list has 232 bytes.
+/// parameter of the whole model. Every rank writes the sums of squares of its own blocks to the
+/// entries of their parameters, and zeros to the other entries. If several ranks have the same
+/// gradient, only the first of them writes its squares. One all_reduce over the world adds the
+/// lists, and every rank adds up the list in its order. For a model of 29 trained parameters the
+/// list has 232 bytes.
 /// Units:  `squares` has one number for each trained parameter of the model, or for each piece of a
 ///         parameter: plan::norm_partial_count().
 template <class Job, placement OnBatch, class Rank>
@@ -194,18 +198,19 @@ void square_gradients(Rank& rank, gradients<Job, OnBatch> of, std::span<squares_
 }
 
 /// Joins neighbouring ranges that have the same factors, in a block of `count` elements. Elements
-/// between two ranges are added to the first.
+/// between two ranges become a part of the first of the two ranges.
 [[gnu::cold]] void join_ranges(lean_vector<update_range>& ranges, std::size_t count);
 
-/// The factors of buffers, which no optimizer updates. Ranges cover a whole block, so buffers are
-/// in ranges, too.
+/// The factors of buffers (tensors such as running means, which no optimizer updates). Ranges cover
+/// a whole block, so buffers need factors, too.
 inline constexpr update_factors not_updated{0, 0};
 
-/// Returns the ranges of one block, each with factors of the learning rate and the decay. They
-/// cover the block and are as few as possible; padding belongs to the range in front of it. If a
-/// block has two matrices and then a bias, and biases do not decay, there are two ranges. Offsets
-/// count from the block's first element. `decays(parameter_description)`: returns true for
-/// parameters that decay; `groups`: parameters with factors of their own.
+/// Returns the ranges of one block, each with its factors of the learning rate and of the weight
+/// decay. The ranges cover the block and are as few as possible; padding belongs to the range in
+/// front of the padding. If a block has two matrices and then a bias, and biases do not decay,
+/// there are two ranges. Offsets count from the block's first element.
+/// `decays(parameter_description)`: returns true for parameters that decay; `groups`: parameters
+/// with factors of their own.
 template <class Plan, class Decays>
 [[gnu::cold]] lean_vector<update_range> update_ranges(
     lean_vector<parameter_block> const& parameters, owned_block const& block, Decays const& decays,

@@ -14,14 +14,15 @@
 
 namespace plait::execution {
 
-/// Runs a program of a trainer, such as a step. A program is a list of operations: some compute,
-/// such as `clip` or `update`, and the others carry out a row of the plan's list of transfers, such
-/// as the all_reduce of a bucket. The program itself knows no memory. So this class says which work
-/// an operation enqueues (compute) and which buffer a row moves (transfer); passes go to the
-/// stage_executor. For example, `square` fills in the squares of this rank, the row `norm_partials`
-/// adds them up over all ranks, and `clip` makes the norm of them.
+/// Runs a program of a trainer, such as a step. A program is a list of operations. Some operations
+/// compute, such as `clip` or `update`; the others carry out a row (an entry) of the plan's list of
+/// transfers, such as the all_reduce of a bucket. A program contains no addresses. So this class
+/// decides which work an operation enqueues (compute) and which buffer a row moves (transfer), and
+/// leaves passes to the stage_executor. For example, `square` fills in the sums of squares of this
+/// rank, the row `norm_partials` adds these sums over all ranks, and `clip` computes the norm from
+/// the result.
 ///
-/// `Parts`: the trainer_parts that the operations work on, which outlive it.
+/// `Parts`: the trainer_parts on which the operations work; they outlive this object.
 ///
 /// Threads: used by the one thread that runs the rank.
 template <class Parts>
@@ -81,7 +82,7 @@ class step_work {
       case operation_kind::clear: return of_.slices.clear(of_.rank);
       case operation_kind::total: return of_.sums.total_loss(queue());
       case operation_kind::send:
-      case operation_kind::read: return;  // the host does both; nothing is computed
+      case operation_kind::read: return;  // the host does this work; nothing is computed
       case operation_kind::row:
       case operation_kind::forward:  // a pass
       case operation_kind::forward_again:
@@ -156,7 +157,8 @@ class step_work {
     return {of_.store.gradients()};
   }
 
-  /// Computes loss_scale = the weight of a term / its count in the global batch.
+  /// Computes, for each term of the loss, loss_scale = weight of the term / count of the term in
+  /// the global batch.
   void scale() const {
     auto* const now = of_.memory.numbers();
     of_.sums.total_counted(queue());
@@ -164,17 +166,18 @@ class step_work {
       queue().divide(terms::weights[i], &now->label_count[i], &now->loss_scale[i]);
   }
 
-  /// Sets the loss of this rank to 0 if an earlier rank has the same loss. With votes the loss is
-  /// summed over all ranks, and two tensor ranks, for example, would count it twice.
+  /// Sets the loss of this rank to 0 if an earlier rank has computed the same loss. If ranks vote,
+  /// the loss is summed over all ranks together with the votes, and without this mask two tensor
+  /// ranks, for example, would count the loss twice.
   void mask_loss() const {
     if (!holds_the_one_copy(plan::samples.on_stage(0), of_.rank.place()))
       queue().fill(0.0, of_.sums.loss(), of_.sums.losses);
   }
 
-  /// Adds the gradients of tied uses to a bucket, and clears its padding. If a bucket is summed
-  /// microbatch by microbatch, as under `zero<2>`, it is in a staging buffer that buckets share,
-  /// and the gaps between its parameters contain numbers of other buckets. Tied uses are added
-  /// after its last microbatch.
+  /// Adds the gradients of tied uses to a bucket, and clears the bucket's padding. If the ranks
+  /// reduce the bucket after each microbatch, as under `zero<2>`, the bucket is in a staging buffer
+  /// that several buckets share, and the gaps between its parameters contain numbers of other
+  /// buckets. The gradients of tied uses are added only after the last microbatch.
   void add(program_operation const& now) const {
     auto const& layout = of_.store.layout();
     auto const& whole = layout.buckets[std::size_t(now.bucket)];

@@ -33,20 +33,21 @@
 
 namespace plait::execution {
 
-/// Holds the parameters of one rank's stage and trains them. Each rank of a launch makes a trainer,
-/// gives it the global batches of `plait::batches` and calls step(). For example, on 4 data ranks
-/// with batches of 64 samples, each rank computes the gradients of 16 samples, the ranks add them
-/// up, and all of them then have the same updated parameters.
+/// Holds the parameters of one rank's pipeline stage and trains them. Each rank of a launch makes a
+/// trainer and calls step() with the global batches of `plait::batches`. For example, on 4 data
+/// ranks with batches of 64 samples, each rank computes the gradients of 16 samples, the ranks add
+/// them up, and all of them then have the same updated parameters.
 ///
 /// All ranks of the job make a trainer and call the same functions in the same order, because most
 /// calls communicate. With several trainers, all ranks also make them in the same order.
-/// Cost:   the first step of a shape allocates memory, later steps do not. The memory is at most
-///         the plan's for the greatest shape.
+/// Cost:   the first step on batches of a shape allocates memory, later steps do not. The memory is
+///         at most the memory that the plan states for the greatest shape.
 /// Errors: an exception on one rank ends the step on all ranks. input_error if the launch has
 ///         another mesh than the job; input_error, with both values, if the ranks differ in the
 ///         plan, the options, the optimizer or the batches. collective_mismatch if ranks call
-///         different trainers at the same time; NCCL does not find this. out_of_memory with the
-///         memory that the plan needs. not_finite_error and stopped_by_signal as the options say.
+///         different trainers at the same time, except with NCCL, which does not detect this.
+///         out_of_memory with the memory that the plan needs. not_finite_error and
+///         stopped_by_signal if the options ask for them.
 template <class Job, class Rank, class Optimizer>
 class trainer_on {
   using plan = typename Job::plan_type;
@@ -94,7 +95,8 @@ class trainer_on {
   /// Returns the number of the next step, counted from 0.
   [[nodiscard]] std::int64_t step_number() const { return of_.held.step; }
   /// Returns the report of the last step, also if an earlier generation of an elastic job has done
-  /// it; nothing if no step has been done since the start, or since a checkpoint was loaded.
+  /// this step. Returns nullopt if no step has been done since the start, or since a checkpoint was
+  /// loaded.
   [[nodiscard]] std::optional<step_report> last_report() const { return of_.last_report(); }
 
   /// Trains on the next global batch: forward, backward, reduction, clipping and update.
@@ -115,10 +117,10 @@ class trainer_on {
                                [&] { work.run(program); });
     else work.run(program);
     numbers now = of_.read_numbers();
-    if (std::isnan(now.gradient_scale)) ++now.skipped;  // the optimizer has changed nothing
+    if (std::isnan(now.gradient_scale)) ++now.skipped;  // the update was left out
     auto report = report_of<terms>(now, of_.held.step);
     report.waited = batch.waited;
-    here.end();  // from here on signals end no wait: hooks may save files, for which ranks wait
+    here.end();  // from here on signals end no wait, because hooks may wait for files
     if (of_.options.on_not_finite == trainer_options::not_finite::stop &&
         !(std::isfinite(report.loss) && std::isfinite(report.gradient_norm)))
       of_.end_at_nan(batch, report);
@@ -131,24 +133,24 @@ class trainer_on {
   }
 
   /// Sets the hook for an early end of the job: by a signal, by failed work between the steps, or
-  /// because an elastic job cannot continue. Each rank calls hook(report of the last step) before
-  /// it throws `stopped_by_signal` or another job_ended; the usual hook saves a checkpoint. Either
-  /// all ranks set a hook or none does.
+  /// because an elastic job cannot continue. Each rank calls hook(report of the last step), and
+  /// then throws `stopped_by_signal` or another job_ended. A typical hook saves a checkpoint.
+  /// Either all ranks set a hook or none does.
   void on_stop(std::function<void(step_report const&)> hook) {
     of_.side_work.on_stop(std::move(hook));
   }
 
   /// Calls work(), for example to write a log, on this rank. If it throws, all ranks end with
-  /// work_failed after the next step. With several ranks this needs the votes of
-  /// `trainer_options::stop` or of an elastic job; without them the exception leaves this call at
-  /// once, on this rank alone.
+  /// work_failed after the next step. With several ranks this needs `trainer_options::stop` or an
+  /// elastic job, because ranks vote only then. Otherwise this call throws the exception at once,
+  /// on this rank alone.
   template <class Work>
   void between_steps(Work&& work) {
     of_.side_work.run(std::forward<Work>(work),
                       of_.hooks.gives_votes() || of_.rank.world_size() == 1);
   }
   /// Ends the job with work_failed if work between the steps has failed on a rank after the last
-  /// step, where no later step would tell the other ranks. All ranks call it after the last step.
+  /// step, when no later step informs the other ranks. All ranks call it after the last step.
   ///
   /// Moves: one sum over all ranks.
   void after_steps() {
@@ -157,7 +159,8 @@ class trainer_on {
   }
 
   /// Computes the gradients of a global batch, by forward, backward and reduction, without an
-  /// update. They stay in the arena until the next call that trains; export_gradients() reads them.
+  /// update. The gradients stay in the arena until the next call that trains; export_gradients()
+  /// reads them.
   step_report gradients_of(given_batch batch) {
     auto const mine = of_.calls();
     auto work = of_.begin(batch, trainer_program::only_gradients);
@@ -176,9 +179,10 @@ class trainer_on {
   /// measures::mean_loss{}, measures::accuracy{})`.
   ///
   /// Each sample counts once, also in the last, partial batch. All ranks pass the same arguments.
-  /// Moves: an evaluation's rows for each batch, the outputs within the last stage, and at the end
-  ///        one sum over all ranks.
-  /// Cost:  makes batches of its own; its memory is the plan's with `measured_numbers`.
+  /// Moves: for each batch the transfers of an evaluation and the outputs within the last stage; at
+  ///        the end one sum over all ranks.
+  /// Cost:  makes its own batches; needs the memory that the plan states for a workload with
+  ///        `measured_numbers`.
   template <class Data, class Batch, class... Measures>
   [[gnu::cold]] auto evaluate(Data const& data, Batch size, Measures... measures) {
     evaluation_sums<terms, Measures...> sums;
@@ -205,11 +209,11 @@ class trainer_on {
     return sums.values(measures...);
   }
 
-  /// Returns the model's outputs for the samples of this data rank, or of all data ranks, on each
-  /// rank.
+  /// Returns the model's outputs on each rank, for the samples of the rank's data rank or of all
+  /// data ranks.
   ///
-  /// Shapes: (samples, sequence, width), samples in the order of the batch, without places that
-  ///         have no sample. Valid until the next call.
+  /// Shapes: (samples, sequence, width), samples in the order of the batch; empty sample slots are
+  ///         left out. The span is valid until the next call.
   std::span<T const> predict(given_batch given, predicted which = predicted::of_data_rank) {
     batch_type const& batch = given;
     if (which == predicted::nothing) return {};
@@ -218,7 +222,7 @@ class trainer_on {
   }
 
   /// Gathers all parameters to the root rank, one after the other in the order of the layers, and
-  /// calls sink(name, parameter_info, values) there, without padding. Collective.
+  /// calls sink(name, parameter_info, values) there, without padding. All ranks call this function.
   ///
   /// \see export_tensors
   template <class Sink>
@@ -227,8 +231,8 @@ class trainer_on {
     of_.averaged.gather_parameters();
     export_tensors<plan>(of_.rank, of_.store, of_.store.parameters(), false, sink);
   }
-  /// Gathers the gradients of the last step to the root rank, as export_parameters does with the
-  /// parameters. Collective.
+  /// Gathers the gradients of the last step to the root rank, as export_parameters gathers the
+  /// parameters. All ranks call this function.
   template <class Sink>
   void export_gradients(Sink sink) {
     auto const mine = of_.calls();
@@ -239,17 +243,17 @@ class trainer_on {
   [[nodiscard]] [[gnu::cold]] std::vector<saved_tensor> parameters() const {
     return tensors_of<plan>(of_.rank.grid());
   }
-  /// Imports parameters, for example pretrained weights. Calls source(name, parameter_info, values
-  /// to fill) for each parameter of this rank's stage, with room for the whole parameter without
-  /// padding, and keeps this rank's block. A source that returns false leaves the parameter as it
-  /// is. The optimizer's states and the average of an imported parameter are reset, also in a
-  /// trainer that has trained: states are zeros of age 0, and averages are the imported values. The
-  /// number of the step stays. All ranks call it. A later generation of an elastic job keeps its
-  /// trained parameters and imports nothing.
+  /// Imports parameters, for example pretrained weights. Calls source(name, parameter_info, span to
+  /// fill) for each parameter of this rank's stage, and keeps this rank's block. The span has room
+  /// for the whole parameter without padding. If the source returns false, the parameter stays as
+  /// it is. The optimizer's states and the average of an imported parameter are reset, also in a
+  /// trainer that has trained: the states become zeros of age 0, and the average becomes the
+  /// imported values. The number of the step does not change. All ranks call this function. A later
+  /// generation of an elastic job keeps its trained parameters and imports nothing.
   ///
   /// Moves:  a digest of each parameter, to all ranks.
   /// Errors: input_error that names the first parameter with a value that is not finite; on all
-  ///         ranks, input_error if the source gives other values on another rank.
+  ///         ranks, input_error if the values of the source differ between ranks.
   template <class Source>
   void import_parameters(Source source) {
     of_.take_parameters([&] { return of_.store.import_from(source); }, imported_values::whole);
@@ -264,22 +268,22 @@ class trainer_on {
 
   /// Calls body() with the averages of `trainer_options::average` in the place of the parameters,
   /// and returns its result. Inside, evaluate, predict and export_parameters use the averages:
-  /// `trainer.with_ema([&] { return trainer.evaluate(batch); })` is the loss of the averages. They
-  /// begin as the start weights, or as imported weights. Afterwards, also after an exception, the
-  /// parameters are in their place again. All ranks call it.
+  /// `trainer.with_ema([&] { return trainer.evaluate(batch); })` is the loss of the averages. The
+  /// averages begin as the start weights, or as imported weights. After the call, also after an
+  /// exception, the parameters are in their place again. All ranks call this function.
   ///
-  /// Moves: nothing by itself. If ranks own blocks, as under `zero<1>`, the first call inside that
-  ///        uses parameters gathers the blocks, as a step does after an update. So does the first
-  ///        such call afterwards.
-  /// Errors: error if there are no averages, and from step, state, import_parameters and with_ema
-  ///         inside.
+  /// Moves: nothing by itself. If ranks own blocks, as under `zero<1>`, the first call in body()
+  ///        that uses parameters gathers the blocks, as a step does after an update. The first such
+  ///        call after with_ema gathers them, too.
+  /// Errors: error if there are no averages, and if body() calls step, state, import_parameters or
+  ///         with_ema.
   template <class Body>
   decltype(auto) with_ema(Body&& body) {
     auto const in_place = of_.averaged.in_place();
     return std::forward<Body>(body)();
   }
 
-  /// Returns the bytes that the plan needs for steps on these batches, on the rank that needs most.
+  /// Returns the number of bytes that a step on these batches needs, on the rank that needs most.
   template <class Batches>
   [[nodiscard]] [[gnu::cold]] std::size_t planned_bytes(Batches const& all) const {
     return plan::bytes_per_rank(workload{.rows = all.rows(),
@@ -292,15 +296,15 @@ class trainer_on {
                                          .stops = of_.hooks.gives_votes(),
                                          .ranked_sums = of_.rank.sums_in_room()});
   }
-  /// Returns the bytes that this rank has allocated, without batches: the memory of the plan, and
-  /// the workspace of libraries.
+  /// Returns the number of bytes that this rank has allocated for the memory that the plan lists
+  /// and for workspaces of libraries, without batches.
   [[nodiscard]] ext::memory_need allocated() const { return of_.allocated(); }
 
  private:
   using input_element = std::conditional_t<takes_tokens, std::int32_t, T>;
   template <class Other>
   static constexpr bool is_batch = detail::check_batch<Other, memory, input_element, target>();
-  /// The element type that evaluate() gives to `batches`; void: inputs and targets are tokens.
+  /// The element type with which evaluate() makes its batches; void: inputs and targets are tokens.
   using batch_element =
       std::conditional_t<takes_tokens && terms::targets.kind == value_kind::tokens, void, T>;
 

@@ -49,7 +49,7 @@ namespace plait::execution {
 
 /// The parts of a trainer: parameters, optimizer, executor and hooks. trainer_on has the functions
 /// that programs call, and this class has the state and the work that they share. The constructor
-/// makes the parts and communicates nothing; set_up() does all communication that precedes the
+/// makes the parts and does not communicate; set_up() does all communication that precedes the
 /// first step. A step is then three calls: begin() counts the labels of the batch and uploads the
 /// numbers of the step, work_type::run() enqueues the operations of its program, and read_numbers()
 /// waits for the device and downloads the loss. Parts that a step does not need to train, such as
@@ -106,18 +106,19 @@ class trainer_parts {
   trainer_parts& operator=(trainer_parts const&) = delete;
   [[gnu::cold]] ~trainer_parts() = default;
 
-  /// Brings all ranks to the same state before the first step. A rank fills in its start values, or
-  /// takes over the state that an earlier generation of an elastic job has left on it. Then the
-  /// ranks compare their trainers: with a learning rate of 1e-3 on rank 0 and of 1e-4 on rank 1,
-  /// training would continue without an error and produce nonsense, so both throw the same
-  /// input_error. In an elastic job, ranks that lack the newest state then get it. All ranks call
-  /// this function once, before all others.
+  /// Brings all ranks to the same state before the first step. A rank computes its start values, or
+  /// takes over the state that an earlier generation of an elastic job has left on the rank. Then
+  /// the ranks compare their trainers: with a learning rate of 1e-3 on rank 0 and of 1e-4 on rank
+  /// 1, training would continue without an error and produce nonsense, so both throw the same
+  /// input_error. In an elastic job, ranks that lack the newest state then receive it. All ranks
+  /// call this function once, before all other functions.
   ///
-  /// Moves:  rows of the list for the set-up, in this order: in an elastic job, the ranks that have
-  ///         been compared before; with several ranks, the numbers of the trainer, the factors of
-  ///         the parameters if they differ, and the kind of the device if a plan is reproducible;
-  ///         in an elastic job, the step of each rank, and then the state for ranks that lack it
-  ///         (transfer_state). Each rank makes its start values by itself.
+  /// Moves:  transfers of the plan's list for the set-up, in this order: in an elastic job, the
+  ///         list of ranks that an earlier generation has compared; with several ranks, the numbers
+  ///         of the trainer, the factors of the parameters if their digests differ, and the kind of
+  ///         the device if the plan is reproducible; in an elastic job, the step of each rank, and
+  ///         then the state for ranks that lack it (transfer_state). Start values are not
+  ///         transferred.
   /// Errors: input_error that names the first difference, on all ranks.
   [[gnu::cold]] void set_up() {
     auto const mine = calls();
@@ -160,10 +161,10 @@ class trainer_parts {
     }
     return read_numbers();
   }
-  /// Begins an evaluation of a data set. `measures`: the names of the measures, which ranks
-  /// compare.
+  /// Begins an evaluation of a data set. `measures`: the names of the measures, which must be equal
+  /// on all ranks.
   [[gnu::cold]] void begin_evaluation(std::string measures) { measures_ = std::move(measures); }
-  /// Adds up the numbers of measures over all ranks.
+  /// Replaces each of this rank's sums for measures by its sum over all ranks.
   [[gnu::cold]] void sum_measured(workload const& load, std::span<double> numbers_of_measures) {
     outputs_.sum(rank, load, numbers_of_measures);
   }
@@ -185,12 +186,13 @@ class trainer_parts {
     if (held.step == held.origin.step) return std::nullopt;
     return report_of<terms>(held.last, held.step - 1);
   }
-  /// Returns the report of the step before the next one; only its number if last_report() is empty.
+  /// Returns last_report(), or a report that contains only the number of the last step if
+  /// last_report() is nullopt.
   [[nodiscard]] [[gnu::cold]] step_report report_before() const {
     return last_report().value_or(step_report{.step = held.step - 1});
   }
 
-  /// Returns an object by which the ranks compare numbers.
+  /// Returns an object through which ranks exchange small lists of numbers, to compare them.
   [[nodiscard]] [[gnu::cold]] agreement_room room_to_agree() const {
     return {rank, facts_of_plan<plan>, memory.agreed()};
   }
@@ -209,8 +211,8 @@ class trainer_parts {
         [&] { return name_on_rank(); });
   }
 
-  /// Begins a program on a batch: checks the batch, makes its passes, and uploads the numbers that
-  /// change from step to step.
+  /// Begins a program on a batch: checks the batch, makes the passes for its shape, and uploads the
+  /// numbers that change from step to step.
   work_type begin(batch_type const& batch, trainer_program what) {
     bool const trains = what <= trainer_program::only_gradients;
     if constexpr (plan::slices > 0) require_slices(batch, slices.mine(), plan::slices, name());
@@ -236,15 +238,15 @@ class trainer_parts {
   }
   step_report read_report() { return report_of<terms>(read_numbers(), held.step); }
 
-  /// Marks messages of this rank as this trainer's while the returned object lives, so that calls
-  /// of different trainers do not meet.
+  /// Marks the collective calls of this rank as calls of this trainer while the returned object
+  /// exists. So a call of this trainer is never matched with another trainer's call on another
+  /// rank.
   [[nodiscard]] auto messages() { return rank.calls_for(number_); }
   [[nodiscard]] auto calls() {
     hooks.before_call();
     return messages();
   }
-  /// Returns true if the state comes from an earlier generation of an elastic job, which has
-  /// trained it.
+  /// Returns true if the state comes from an earlier generation of an elastic job.
   [[nodiscard]] bool is_held() const { return generation_.is_held(); }
   /// \see trainer_on::allocated
   [[nodiscard]] ext::memory_need allocated() const {
@@ -256,7 +258,7 @@ class trainer_parts {
     need.workspace = detail::workspace_of(rank.device());
     return need;
   }
-  /// Calls load(), which imports parameters on this rank and returns their digests. The ranks
+  /// Calls load(), which imports parameters on this rank and returns their digests. The ranks then
   /// compare the digests, and reset the optimizer's states and the averages of the imported
   /// parameters.
   template <class Load>
@@ -266,8 +268,8 @@ class trainer_parts {
     auto const mine = calls();
     start_anew(compare_imported<plan>(room_to_agree(), name(), load(), extent));
   }
-  /// Sets the ages of the optimizer's states. `age_of(parameter)`: the number of updates that the
-  /// states of a parameter of the model have seen, the same on all ranks.
+  /// Sets the ages of the optimizer's states. `age_of(parameter)` returns the number of updates
+  /// that the states of a parameter of the model have had; it returns the same on all ranks.
   [[gnu::cold]] void set_ages(function_reference<std::int64_t(parameter_block const&)> age_of) {
     lean_vector<std::int64_t> ages;
     for (auto const& parameter : plan::blocks_of_model(rank.grid()))
@@ -278,8 +280,8 @@ class trainer_parts {
     if (!were_equal || !held.ages.are_equal()) lay_out_updates();
   }
   /// Ends training at a step that is not finite. The weights have not been updated, so all ranks
-  /// run the forward of the step again and look for the first layer whose output is not finite.
-  /// They throw the same not_finite_error, which names this layer.
+  /// repeat the forward of the step, to find the first layer whose output is not finite. All ranks
+  /// then throw the same not_finite_error, which names this layer.
   [[noreturn]] [[gnu::cold]] void end_at_nan(batch_type const& batch, step_report const& report) {
     auto& watched = passes_for(batch, false);
     work_type work(*this, watched, batch, context_for(batch, true), false);
@@ -291,7 +293,7 @@ class trainer_parts {
         not_finite_text(room_to_agree(), leaf_names(plan::tree), report, last_report(), watch));
   }
 
-  /// Returns the place to which the passes add the loss, and the scales of its terms.
+  /// Returns the address to which the passes add the loss, and the scales of the loss's terms.
   [[nodiscard]] loss_sum loss_of_step() const {
     return {.data = sums.loss(), .scale = memory.numbers()->loss_scale.data()};
   }
@@ -304,6 +306,7 @@ class trainer_parts {
   training_state<Rank, numbers>& held = generation_.held();
   parameter_store<elements, Rank> store;
   lean_vector<aged_block> updated{};  ///< the blocks that the optimizer updates
+
   // Hooks.
   averages<elements, Rank> averaged;
   work_between_steps side_work{};
@@ -344,8 +347,8 @@ class trainer_parts {
     store.start(options.seed);
     averaged.restart();
   }
-  /// Resets the optimizer's states and the averages of each parameter n with `which[n]` != 0, as
-  /// before training: states are zeros of age 0, and averages are the parameters.
+  /// Resets the optimizer's states and the average of each parameter whose number n has `which[n]`
+  /// != 0. The states become zeros of age 0, and the average becomes the parameter.
   [[gnu::cold]] void start_anew(std::vector<char> const& which) {
     auto const queue = rank.device().on(stream::compute);
     for (auto const& parameter : store.local())
@@ -362,15 +365,15 @@ class trainer_parts {
       return which[std::size_t(parameter.number)] != 0 ? 0 : held.ages.of(parameter.number);
     });
   }
-  /// Updates this rank for a step that other ranks have completed. The reduced gradients of the
-  /// step are in the arena, and `last` has its numbers.
+  /// Updates the parameters of this rank for a step that other ranks have completed. This rank has
+  /// the reduced gradients of the step in its arena, and `last` contains the numbers of the step.
   [[gnu::cold]] void catch_up(numbers const& last) {
     rank.device().upload(&last, memory.numbers(), sizeof last);
     if (!younger_.empty()) upload_of_younger();
     work_type::update(*this);
-    rank.device().synchronize();  // the state may be sent to other ranks next
+    rank.device().synchronize();  // this rank may send the state next
   }
-  /// Cuts the optimizer's elements into blocks of one age.
+  /// Cuts the blocks that the optimizer updates into blocks whose states have the same age.
   [[gnu::cold]] void lay_out_updates() {
     rank.device().synchronize();  // earlier steps no longer read the tables
     updated.clear();
@@ -402,7 +405,7 @@ class trainer_parts {
   lean_vector<std::int64_t> younger_{};  ///< differences between the oldest age and the other ages
   compared_batches compared_{};
   std::string measures_{};  ///< the names of the measures of the last evaluation
-  numbers last_read_{};     ///< the numbers of the last batch
+  numbers last_read_{};     ///< numbers read after the last program
 };
 
 }  // namespace plait::execution

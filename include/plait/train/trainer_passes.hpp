@@ -29,7 +29,7 @@ enum class trainer_program : int {
   whole_step,
   only_gradients,
   only_loss,
-  measured_loss,  ///< the loss, and outputs for measures
+  measured_loss,  ///< the loss, and the outputs that measures need
   only_forward,   ///< forwards of an evaluation; no labels are counted
   outputs_of_rank,
   outputs_of_all
@@ -39,13 +39,13 @@ enum class trainer_program : int {
 inline constexpr int trainer_programs = int(trainer_program::outputs_of_all) + 1;
 
 /// Makes and keeps the passes of a trainer and the programs that run them. Training passes keep
-/// activations for the backward, evaluation passes do not. Both use one arena, one after the other,
-/// so a trainer needs the memory of the greater of the two, and not of both. The arena fits the
-/// greatest batch so far: it grows at a batch of 64 rows after batches of 32, and stays at a later
-/// batch of 32. A program, such as the forward alone, is made when it is first run.
+/// activations for the backward, evaluation passes do not. Both use the same arena, one after the
+/// other, so a trainer needs only the memory of the greater of the two. The arena fits the greatest
+/// batch so far: after batches of 32 rows it grows for a batch of 64 rows, and keeps this size for
+/// later batches of 32 rows. A program, such as the forward alone, is made when it is first run.
 ///
-/// Errors:  out_of_memory with the memory that the plan needs; schedule_error if the timetable for
-///          a number of microbatches is not proven.
+/// Errors:  out_of_memory with the memory that the plan needs; schedule_error if the pipeline
+///          schedule for the number of microbatches is not proven correct.
 /// Threads: used by the one thread that runs the rank.
 template <class Job, class Rank>
 class trainer_passes {
@@ -58,7 +58,7 @@ class trainer_passes {
  public:
   using passes_type = stage_executor<Job, Rank>;
 
-  /// `step`: the options of the program of a step that updates.
+  /// `step`: the options of the program for a step that updates parameters.
   [[gnu::cold]] trainer_passes(Rank& rank, store_type& store, program_shape const& step)
       : rank_(rank), store_(store), step_(step) {}
   [[gnu::cold]] ~trainer_passes() = default;
@@ -67,18 +67,18 @@ class trainer_passes {
 
   /// Returns the bytes of the arena.
   [[nodiscard]] std::size_t bytes() const { return activations_.size(); }
-  /// Returns the step that the device has recorded on batches of `source`; it is empty if the last
-  /// recorded step was on batches of another source.
+  /// Returns the step that the device has recorded for replay on batches of `source`. The recording
+  /// is empty if the last recorded step used batches of another source.
   typename Rank::device_type::graph& recorded(std::uint64_t source) {
     if (source != recorded_source_) recorded_ = {};
     recorded_source_ = source;
     return recorded_;
   }
-  /// Forgets the recorded step, because it is out of date.
+  /// Discards the recorded step. The caller uses this function when the step has changed.
   [[gnu::cold]] void forget_recorded() { recorded_ = {}; }
 
-  /// Returns the passes for a batch. load() returns its workload, name() the name of the trainer
-  /// for messages; both are called only if the passes have to be made.
+  /// Returns the passes for a batch. load() returns the workload of the batch, and name() the name
+  /// of the trainer for messages. Both are called only if the passes do not exist yet.
   template <class Batch, class Load, class Name>
   PLAIT_IN_LOOPS passes_type& get(bool trains, Batch const& batch, Load const& load,
                                   Name const& name) {
@@ -92,14 +92,14 @@ class trainer_passes {
     return *here.passes;
   }
 
-  /// Returns a program for the passes that get() has returned last.
+  /// Returns the program `which` for the passes that the last call of get() has returned.
   step_executor<Rank>& program(trainer_program which) {
     auto& here = *last_run_ ? training_ : evaluation_;
     auto& made = here.programs[std::size_t(which)];
     if (!made) made.emplace(make_program(which, here.passes->load()));
     return *made;
   }
-  /// Returns the program of an evaluation for measures. `load` says how many numbers they have.
+  /// Returns the program of an evaluation with measures. `load` contains the number of their sums.
   [[nodiscard]] [[gnu::cold]] step_executor<Rank> measured_program(workload const& load) const {
     return make_program(trainer_program::measured_loss, load);
   }
@@ -133,7 +133,7 @@ class trainer_passes {
     here.operations = std::move(table.stages[std::size_t(rank_.stage())]);
     detail::allocate_for_plan(rank_, plan::memory(rank_.stage(), load), [&]() -> auto& {
       std::size_t const bytes = plan::arena_for(rank_.stage(), load).total_bytes;
-      if (activations_.size() < bytes) {  // no pass uses the old arena any more
+      if (activations_.size() < bytes) {  // the passes use the old arena, so they end first
         training_.passes.reset();
         evaluation_.passes.reset();
         activations_ = {};

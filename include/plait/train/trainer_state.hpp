@@ -24,7 +24,8 @@
 namespace plait::execution {
 
 /// Returns all tensors of a model. A trained parameter has a tensor of each of `kinds`, such as ""
-/// for itself and ".exp_avg" for a state of AdamW; other parameters have the first alone.
+/// for the parameter itself and ".exp_avg" for a state of AdamW. Other parameters have only a
+/// tensor of the first kind.
 template <class Plan>
 [[nodiscard]] [[gnu::cold]] std::vector<saved_tensor> tensors_of(
     mesh const& grid, std::vector<std::string> const& kinds = {""}) {
@@ -38,11 +39,11 @@ template <class Plan>
 }
 
 /// The saved_state of a trainer on one rank. A rank saves the elements that its optimizer owns. If
-/// several ranks own the same elements, as data ranks without `zero` do, each of them saves a
-/// share: of 4 data ranks each saves a quarter. A restored state may come from another plan, so a
-/// rank reads its elements as rectangles of whole tensors, by name.
+/// several ranks own the same elements, as data ranks without `zero` do, they divide these
+/// elements: each of 4 data ranks saves a quarter. A saved state may come from another plan. So a
+/// rank reads its elements as rectangles of whole tensors, which it asks for by name.
 ///
-/// `Parts`: the trainer_parts, which outlive it.
+/// `Parts`: the trainer_parts, which outlive this object.
 template <class Parts>
 class trainer_state final : public saved_state {
   using plan = typename Parts::job_type::plan_type;
@@ -53,8 +54,8 @@ class trainer_state final : public saved_state {
     share_out();
     kinds_.push_back("");
     for (auto& name : state_names_of<decltype(of.rule)>()) kinds_.push_back(concat({".", name}));
-    // The options decide, because they are the same on all ranks: a rank whose stage trains nothing
-    // has no memory for averages.
+    // The options decide whether there are averages, because they are the same on all ranks. The
+    // memory for averages does not: a rank whose stage trains nothing has none.
     if (of.options.average > 0) kinds_.push_back(".average");
   }
 
@@ -175,14 +176,16 @@ class trainer_state final : public saved_state {
  private:
   static constexpr auto states = std::size_t(decltype(Parts::rule)::states);
 
-  /// Fills in the parts of the arena that this rank saves, and their places in its copy: the
-  /// elements that it owns, or its share of the elements that all batch ranks own.
+  /// Lists the ranges of the arena that this rank saves, with their offsets in the copy that copy()
+  /// makes. The rank saves the elements that it owns, or its share of elements that all ranks of
+  /// the batch axes own.
   [[gnu::cold]] void share_out() {
     auto const& layout = of_.store.layout();
     auto const add = [&](element_range const& range) {
       if (range.count > 0) shares_.push_back({range, count()});
     };
-    // Forms cut parameters in different ways, so is_saved_here() decides for each parameter.
+    // Different forms cut parameters in different ways, so is_saved_here() decides for each
+    // parameter.
     constexpr auto cut = shard<dim::features>;
     auto const saved = saved_placements(cut);
     auto const& place = of_.rank.place();
@@ -196,21 +199,21 @@ class trainer_state final : public saved_state {
       });
     }
   }
-  /// Returns the blocks that this rank owns, or its share of the regions if all batch ranks own the
-  /// same.
+  /// Returns the blocks that this rank owns, or this rank's share of the regions if all ranks of
+  /// the batch axes own the same elements.
   [[nodiscard]] lean_vector<owned_block> saved_blocks(axis_set cut) const {
     if (plan::cuts_arenas) return of_.store.owned();
     auto const& [first, second] = of_.store.layout().regions;
     return blocks_of_buckets({{0, {}, first}, {1, {}, second}}, cut, of_.rank.grid(),
                              of_.rank.place());
   }
-  /// Returns the placements, under a rule such as plan::rules.owned, of a parameter that its form
-  /// places as `form`.
+  /// Returns the placements of a parameter under a rule such as plan::rules.owned. `form`: the
+  /// placement that the layer's form gives to the parameter.
   static placements saved_as(placements const& rule, placement form) {
     return rule.with_form(form).on_stage(0);
   }
-  /// Returns the placements in which a parameter is saved: as it is owned, or cut along the batch
-  /// axes if all batch ranks own the same.
+  /// Returns the placements in which a parameter is saved: the placements in which it is owned or,
+  /// if all ranks of the batch axes own the same elements, a cut along these axes.
   static placements saved_placements(placement form) {
     auto const owned = saved_as(plan::rules.owned, form);
     return plan::rules.cut_axes().empty() ? owned.with(batch_axes, shard<dim::elements>) : owned;
@@ -259,7 +262,7 @@ class trainer_state final : public saved_state {
       of_.rank.device().upload(values.data(), data_of(kind, block),
                                values.size() * sizeof(element));
       of_.rank.device().synchronize();
-      if (kind > states)  // a parameter without an average is its own average
+      if (kind > states)  // without an average, the average is set to the parameter
         for (auto const& parameter : of_.store.local())
           if (auto const common = overlap(block.elements, parameter);
               common.count > 0 &&

@@ -21,7 +21,7 @@ namespace plait::execution {
 /// continue as if it had not been interrupted. Checkpoints contain them.
 using training_settings = std::vector<std::pair<std::string, std::string>>;
 
-/// Returns the shortest decimal text that is read as the same number.
+/// Returns the shortest decimal text from which the same number can be read.
 [[nodiscard]] [[gnu::cold]] std::string number_text(double value);
 
 /// Returns a text of 16 digits that changes if any byte of `text` changes.
@@ -29,8 +29,8 @@ using training_settings = std::vector<std::pair<std::string, std::string>>;
   return digest().add(text).text();
 }
 
-/// Returns a text with the name and the shape of each parameter of the model. It marks buffers,
-/// with their momentum, and frozen parameters.
+/// Returns a text with the name and the shape of each parameter of the model. The text marks frozen
+/// parameters, and buffers with their momentum.
 template <class Plan>
 [[nodiscard]] [[gnu::cold]] std::string text_of_model(mesh const& grid) {
   std::string text;
@@ -44,8 +44,8 @@ template <class Plan>
 }
 
 /// Returns the settings of a trainer. The number of ranks and the policies are not among them,
-/// since a run may continue under another plan. The number of slices of a reproducible plan is,
-/// because results depend on it.
+/// since a run may continue under another plan. The number of slices of a reproducible plan is one
+/// of them, because results depend on it.
 template <class Plan, class Optimizer>
 [[nodiscard]] [[gnu::cold]] training_settings settings_of(Optimizer const& optimizer,
                                                           trainer_options const& options,
@@ -72,8 +72,8 @@ template <class Plan, class Optimizer>
     rates += rates.empty() ? "" : " ";
     rates += number_text(rate_at(options, step));
   });
-  // The rates are for readers. The fingerprint covers many more steps: all up to 2^12, and some of
-  // the others.
+  // The rates in the text are for people who read a checkpoint. The fingerprint covers many more
+  // steps: all steps up to 2^12, and some later steps.
   std::string more;
   for (std::int64_t step = 0, each = 1; step <= std::int64_t{1} << 20; step += each) {
     if (step >= std::int64_t{1} << 12 && (step & (step - 1)) == 0) each = step >> 8;

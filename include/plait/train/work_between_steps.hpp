@@ -23,12 +23,13 @@
 
 namespace plait::execution {
 
-/// Runs a program's own work between two steps, such as writing a log. If the work fails on one
-/// rank, an exception on this rank alone would leave the others waiting in the next collective,
-/// although the state is whole and could be saved. So run() keeps the exception, and the rank does
-/// one more step, in which it adds `summand` to the number by which ranks agree to stop on a signal
-/// (stop_summand). After that step all ranks see the sum: they exchange the message, call the
-/// program's hook of on_stop() and throw work_failed. A step sends nothing more for this.
+/// Runs a user program's own work between two steps, such as writing a log. If the work fails on
+/// one rank, an exception on this rank alone would leave the others waiting in the next collective,
+/// although the state of the trainer is complete and could be saved. So run() keeps the exception,
+/// and the rank does one more step, in which it adds `summand` to the number by which ranks agree
+/// to stop on a signal (stop_summand). After that step all ranks see the sum: they exchange the
+/// message, call the program's hook of on_stop() and throw work_failed. This adds no communication
+/// to a step.
 ///
 /// Threads: used by the one thread that runs the rank.
 class work_between_steps : public step_hook {
@@ -38,8 +39,9 @@ class work_between_steps : public step_hook {
   static_assert(summand > 32767 * stop_summand(SIGTERM) && summand < generation::job_cannot_go_on);
 
   /// Calls work() and keeps the exception that it throws; does nothing if an exception is kept
-  /// already. `keeps`: false throws it instead, because other ranks would not learn of it. An
-  /// exception by which ranks cannot communicate any more is never kept.
+  /// already. `keeps`: if it is false, the exception is thrown and not kept, because the ranks do
+  /// not vote and would not learn of it. An exception after which ranks cannot communicate is never
+  /// kept.
   template <class Work>
   void run(Work&& work, bool keeps) {
     if (failure_ != nullptr) return;
@@ -69,13 +71,14 @@ class work_between_steps : public step_hook {
   void between_steps(counted_votes& votes) const {
     if (votes.sum >= summand) end_if_failed(votes.room, votes.report);
   }
-  /// Errors: the exception that run() has kept.
+  /// Calls the hook of on_stop(), then throws the exception that run() has kept, if there is one.
   [[gnu::cold]] void at_end(int signal, step_report const& last) const;
 
-  /// Calls the hook and throws work_failed if work has failed on a rank, with the message of the
-  /// first such rank. All ranks call it, and all throw the same.
+  /// Calls the hook and throws work_failed, with the message of the first rank on which work has
+  /// failed; does nothing if there is no such rank. All ranks call this function, and all throw the
+  /// same.
   ///
-  /// Moves: a row of the list for the set-up.
+  /// Moves: one all_reduce of the set-up.
   [[gnu::cold]] void end_if_failed(agreement_room const& room, step_report const& last) const;
 
  private:

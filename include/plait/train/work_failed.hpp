@@ -8,10 +8,10 @@
 
 namespace plait {
 
-/// A program's work between two steps has thrown an exception on a rank, for example because the
-/// disk is full for its log. Every rank throws this error after the same, completed step, after it
-/// has called the hook of `trainer_on::on_stop`. `what()` is the message of that exception; with
-/// several ranks it names the rank.
+/// The exception for a user program's work between two steps that has failed on a rank, for example
+/// because the disk is full and a log cannot be written. Every rank calls the hook of
+/// `trainer_on::on_stop` and throws this exception, all after the same completed step. `what()` is
+/// the message of the original exception; with several ranks it names the rank.
 struct work_failed : job_ended {
   struct origin {
     int rank = 0;           ///< the first rank whose work has thrown
@@ -22,8 +22,8 @@ struct work_failed : job_ended {
 
   origin of;
   std::int64_t step;  ///< the last completed step, counted from 0; -1: none
-  /// Returns an exit code for the program, as train_gpt uses it: 2 for an input_error, 1 for
-  /// others.
+
+  /// Returns an exit code for the program: 2 for an input_error, 1 for other exceptions.
   [[nodiscard]] int exit_code() const { return of.is_input ? 2 : 1; }
 };
 

@@ -22,7 +22,7 @@
 
 namespace plait::execution {
 
-/// Numbers that ranks have exchanged: `agreed_fields` numbers of rank r at [r].
+/// Numbers that the ranks have exchanged. [r] returns the `agreed_fields` numbers of rank r.
 class numbers_of_ranks {
  public:
   /// `all`: the numbers of rank 0, of rank 1, and so on.
@@ -38,14 +38,15 @@ class numbers_of_ranks {
 };
 
 /// Exchanges small lists of numbers between all ranks of a job. Each rank writes its numbers into
-/// its own place of a table of zeros, and one sum over all ranks gives the table to each: on 3
-/// ranks with seeds 1, 1 and 2, all ranks get (1, 1, 2), and so find the same difference. The class
-/// is one type for all plans and devices, so code that compares numbers is compiled once.
+/// its own row of a table of zeros, and one all_reduce gives the whole table to all ranks. For
+/// example, on 3 ranks with seeds 1, 1 and 2 all ranks get (1, 1, 2), and so find the same
+/// difference. The class is one type for all plans and devices, so code that compares numbers is
+/// compiled once.
 ///
 /// Threads: used by the one thread that runs the rank.
 class agreement_room {
  public:
-  /// `data`: room on the device for the numbers of all ranks.
+  /// `data`: device memory for the numbers of all ranks.
   template <class Rank>
   [[gnu::cold]] agreement_room(Rank& rank, plan_facts const& plan, std::uint64_t* data)
       : grid(rank.grid()),
@@ -56,10 +57,10 @@ class agreement_room {
         data_(data),
         sum_(sum<Rank>) {}
 
-  /// Returns the numbers of all ranks. All ranks call it, each with up to `agreed_fields` numbers
-  /// of its own.
+  /// Returns the numbers of all ranks. All ranks call this function, each with up to
+  /// `agreed_fields` numbers.
   ///
-  /// Moves: the row of the plan's list for the set-up.
+  /// Moves: one all_reduce, the row (entry) `agreement` of the plan's list of transfers.
   [[nodiscard]] [[gnu::cold]] numbers_of_ranks of_all(std::vector<std::uint64_t> const& mine) const;
 
   mesh const& grid;
@@ -89,12 +90,13 @@ void agreement_room::sum(agreement_room const& room, std::vector<std::uint64_t>&
 /// ranks differ in seed: 1 on rank 0, 2 on rank 3; ...".
 class agreement {
  public:
-  /// `subject`: the object that the numbers describe, for messages: "trainer 1".
+  /// `subject`: the name of the object that the numbers describe, with which messages begin, as in
+  /// "trainer 1".
   [[gnu::cold]] explicit agreement(std::string subject) : subject_(std::move(subject)) {}
 
   template <class Number>
   void add(std::string_view name, Number value) {
-    // Zeros of both signs are equal.
+    // 0.0 and -0.0 count as equal, although their bits differ.
     if constexpr (std::is_floating_point_v<Number>)
       add_bits(name, value == 0 ? 0 : std::bit_cast<std::uint64_t>(double{value}), true);
     else add_bits(name, static_cast<std::uint64_t>(value), false);
@@ -108,18 +110,18 @@ class agreement {
   /// Requires that all ranks have the same numbers. `all`: the numbers of all ranks.
   ///
   /// Errors: input_error that names the first number that differs, with both values, on all ranks.
-  ///         For newcomers that differ see refuse_newcomers.
+  ///         If only newcomers to an elastic job differ, refuse_newcomers throws instead.
   [[gnu::cold]] void require_equal(agreement_room const& room, numbers_of_ranks const& all) const;
 
  private:
   struct place {
     std::size_t field = 0, rank = 0;
   };
-  /// Returns the first field that differs, and the first rank whose number is not the number of
-  /// rank 0; rank 0 if no field differs.
+  /// Returns the first number that differs between ranks, and the first rank that differs from rank
+  /// 0 in it. The returned rank is 0 if no number differs.
   [[nodiscard]] [[gnu::cold]] place difference_in(numbers_of_ranks const& all) const;
-  /// Returns a sentence about the difference of a rank from a reference, with both values; "" if
-  /// there is none.
+  /// Returns a sentence that describes the first difference between the numbers of `rank` and of
+  /// rank `reference`, with both values; "" if there is none.
   [[nodiscard]] [[gnu::cold]] std::string difference(numbers_of_ranks const& all, int rank,
                                                      int reference) const;
   [[gnu::cold]] void add_bits(std::string_view name, std::uint64_t bits, bool is_real);

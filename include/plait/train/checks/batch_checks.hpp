@@ -14,9 +14,9 @@
 
 namespace plait::execution {
 
-/// Compares the shape of a batch with the shape that a model takes: the length of its sequences,
-/// the width of inputs and targets, and the type of features. `sequence`: the model's length, 0 for
-/// any. Messages begin with `trainer`.
+/// Requires that the shape of a batch is the shape that the model takes: the length of sequences,
+/// the width of inputs and targets, and the type of features. `sequence`: the model's sequence
+/// length; 0: any length. Messages begin with `trainer`.
 ///
 /// Errors: size_mismatch.
 template <class Memory>
@@ -37,8 +37,9 @@ template <class Memory>
                          "; write plait::batches<typename job::element>(data, ...)"});
 }
 
-/// Requires that a batch is used before the next batch of its source is made in the same memory.
-/// Messages begin with trainer().
+/// Requires that the memory of a batch does not contain a later batch already. Batches of one
+/// source share memory, so a batch is valid until the source makes the next one. Messages begin
+/// with trainer().
 ///
 /// Errors: error.
 template <class Memory, class Trainer>
@@ -51,8 +52,9 @@ void require_in_place(device_batch<Memory> const& batch, Trainer trainer) {
                batch.step, ")"});
 }
 
-/// Requires that no step trains on a batch for evaluation, and that no batch with random samples,
-/// such as augmented images, is evaluated. Messages begin with trainer().
+/// Requires that a batch is used for its purpose: a step must not train on a batch for evaluation,
+/// and an evaluation must not use a batch with random samples, such as augmented images. Messages
+/// begin with trainer().
 ///
 /// Errors: input_error.
 template <class Memory, class Trainer>
@@ -73,8 +75,9 @@ void require_purpose(device_batch<Memory> const& batch, bool trains, Trainer tra
                        "size, measures...)"});
 }
 
-/// Requires that the microbatches of a batch are this rank's slices, in a plan that sums slice by
-/// slice. `mine`: the slices of this rank; `slices`: the number of all slices.
+/// Requires that the microbatches of a batch are the slices of the global batch that this rank has
+/// to compute, in a plan that sums gradients slice by slice. `mine`: the slices of this rank;
+/// `slices`: the number of all slices.
 ///
 /// Errors: size_mismatch.
 template <class Memory>
@@ -89,8 +92,8 @@ template <class Memory>
                        " on: write plait::batches(data, size, rank) with the rank of the launch"});
 }
 
-/// Returns the least vocabulary of the layers that take tokens, which all come from the batch; 0 if
-/// no layer has a vocabulary.
+/// Returns the smallest vocabulary among the layers that take tokens. The tokens of the batch go to
+/// all of these layers. Returns 0 if no layer has a vocabulary.
 template <class Tree>
 constexpr std::size_t least_vocabulary(Tree const& tree) {
   std::size_t least = 0;
@@ -102,7 +105,7 @@ constexpr std::size_t least_vocabulary(Tree const& tree) {
   return least;
 }
 
-/// Errors: input_error with the token, its sample and its position.
+/// Throws input_error for the bad token at `index`, with the token, its sample and its position.
 template <class Memory>
 [[noreturn]] [[gnu::cold]] void refuse_token(device_batch<Memory> const& batch, std::size_t index,
                                              std::size_t vocabulary, std::string const& trainer) {
@@ -134,8 +137,8 @@ std::ptrdiff_t find_bad_token(device_batch<Memory> const& batch, std::size_t voc
   return static_cast<std::ptrdiff_t>(at);
 }
 
-/// Errors: input_error for a token that is not in [0, Vocabulary), unless Vocabulary is 0; its
-///         message begins with trainer().
+/// Errors: input_error for a token outside [0, Vocabulary), with a message that begins with
+///         trainer(). If Vocabulary is 0, nothing is checked.
 template <std::size_t Vocabulary, class Memory, class Trainer>
 void check_tokens(device_batch<Memory> const& batch, Trainer trainer) {
   if constexpr (Vocabulary > 0)

@@ -12,10 +12,11 @@
 
 namespace plait::execution {
 
-/// Returns a sentence that says why a step was not taken, the same on all ranks.
+/// Returns the message for a step whose loss or gradient norm is not finite. All ranks get the same
+/// message.
 ///
-/// `layers`: the names of all layers; `last`: the report of the step before, if there was one;
-/// `mine`: the findings of this rank's forward.
+/// `layers`: the names of all layers; `of`: the report of the step; `last`: the report of the
+/// previous step, if there was one; `mine`: the result of the search for a layer on this rank.
 ///
 /// Moves: one call of agreement_room::of_all.
 [[gnu::cold]] std::string not_finite_text(agreement_room const& room,

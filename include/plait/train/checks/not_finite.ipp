@@ -47,7 +47,7 @@ PLAIT_DECL std::string not_finite_text(agreement_room const& room,
                  : concat({"the norm of the gradients is ", number(of.gradient_norm)});
   if (last)
     out += concat({"; the last good loss, of step ", last->step, ", is ", number(last->loss)});
-  out += "; the weights are those before the step; ";
+  out += "; the step has not changed the weights; ";
   if (first != nullptr) {
     auto name = name_of_copy(layers[first[leaf]], static_cast<int>(first[copy]));
     if (name.ends_with('.')) name.pop_back();

@@ -25,9 +25,9 @@
 
 namespace plait::execution {
 
-/// Returns the rank, which can train in the mesh `planned`.
+/// Returns `rank` after a check that the ranks were launched in the mesh `planned`.
 ///
-/// Errors: input_error if it was launched in another mesh.
+/// Errors: input_error if the meshes differ.
 template <class Rank>
 [[gnu::cold]] Rank& in_mesh(Rank& rank, mesh const& planned) {
   if (!planned.fits(rank.grid()))
@@ -37,11 +37,11 @@ template <class Rank>
   return rank;
 }
 
-/// A parameter of the model by its full name.
+/// A parameter of the model, identified by its full name.
 struct model_parameter {
   std::string name;
   int rank = 1;
-  axis_set cut{};  ///< the axes over which ranks have blocks of it
+  axis_set cut{};  ///< the axes over which the parameter is cut into blocks
 };
 
 /// Returns all parameters of the model, in the order of the layers.
@@ -53,7 +53,9 @@ template <class Plan>
   return parameters_of_model(Plan::blocks_of_model(grid), Plan::entries.view(), Plan::rules);
 }
 
-/// Errors: input_error if a number of the optimizer is not in its range.
+/// Returns the optimizer after a check of its settings.
+///
+/// Errors: input_error if a setting is not in its range.
 template <class Optimizer>
 [[gnu::cold]] Optimizer checked(Optimizer optimizer) {
   if constexpr (requires { optimizer.settings(); })
@@ -61,8 +63,8 @@ template <class Optimizer>
       require_range(std::string("the optimizer's ") + setting.name, setting.value, setting.range);
   return optimizer;
 }
-/// Errors: input_error for a factor that is not in its range, and for a group that has no effect,
-///         because it matches no parameter or only parameters of earlier groups.
+/// Errors: input_error for a factor outside its range, and for a group without effect. A group has
+///         no effect if it matches no parameter, or only parameters that earlier groups match.
 [[gnu::cold]] void check_groups(std::vector<parameter_group> const& groups,
                                 lean_vector<model_parameter> const& parameters);
 
@@ -71,7 +73,7 @@ inline double rate_at(trainer_options const& options, std::int64_t step) {
   return rate_at(options.rate, step, options.rate_above_1);
 }
 
-/// Returns the options, which are valid by themselves and for the model.
+/// Returns the options after a check that each is in its range and that they fit the model.
 ///
 /// Errors: input_error, the same on all ranks that have the same options.
 template <class Plan>
@@ -85,7 +87,7 @@ template <class Plan>
   return options;
 }
 
-/// The factors of the learning rate and the decay of one parameter.
+/// The factors by which the learning rate and the weight decay of one parameter are multiplied.
 struct named_factors {
   std::string name;
   update_factors factors{};
@@ -105,27 +107,29 @@ template <class Optimizer>
 /// Returns a number that changes if any of the factors changes.
 [[gnu::cold]] std::uint64_t digest_of(lean_vector<named_factors> const& all);
 
-/// Requires that all ranks have the same text. Only its first `agreed_fields` * 8 bytes count.
+/// Requires that all ranks have the same text `mine`. Only the first `agreed_fields` * 8 bytes are
+/// compared.
 ///
 /// Errors: input_error with both texts, on all ranks.
 [[gnu::cold]] void compare_text(agreement_room const& room, std::string const& subject,
                                 std::string const& what, std::string const& mine);
-/// Compares the factors themselves, 32 parameters at a time, to name the parameter whose factors
-/// differ.
+/// Compares the factors of all parameters, 32 parameters at a time, and throws an error that names
+/// the first parameter whose factors differ. Ranks call it if the digests of their factors differ.
 [[gnu::cold]] void compare_factors(agreement_room const& room, std::string const& subject,
                                    lean_vector<named_factors> const& all);
 
 /// The numbers of a plan that ranks compare.
 struct plan_numbers {
   std::size_t parameter_count = 0;
-  std::size_t precision = 0;  ///< bytes of an activation, a parameter, a gradient, as digits
+  std::size_t precision = 0;  ///< bytes of an activation, a parameter and a gradient: 3 digits
   lean_vector<model_parameter> parameters{};
   int slices = 0;
   std::size_t bucket_bytes = 0;
   int level = 0;             ///< the level of zero<Level>, or 0
   std::uint64_t reruns = 0;  ///< a digest of the steps that units recompute, 0 if there are none
 };
-/// Returns a digest of the steps that are recomputed, and for which units; 0 if there are none.
+/// Returns a digest of the steps that the plan recomputes and of the units in which it does so; 0
+/// if it recomputes none.
 [[nodiscard]] [[gnu::cold]] std::uint64_t digest_of(recompute_table const& reruns);
 template <class Plan>
 [[gnu::cold]] plan_numbers numbers_to_compare(mesh const& grid) {
@@ -138,12 +142,12 @@ template <class Plan>
           digest_of(Plan::recomputes)};
 }
 
-/// Requires that all ranks make the same trainer. They compare the plan, the options, the learning
-/// rate's factor at steps 0, 1, 2, 4, ... 2^20, and the optimizer by its settings, its numbers at
-/// steps 0 and 1, and the factors of each parameter. All of these are numbers of one agreement; the
-/// factors are a digest, and ranks compare the factors themselves only if digests differ, to name
-/// the parameter. In a reproducible plan they also compare `device_kind`, because it decides on the
-/// last bits of results.
+/// Requires that all ranks construct the same trainer. The ranks compare the plan, the options, and
+/// the learning rate's factor at steps 0, 1, 2, 4, ... 2^20. They compare the optimizer by its
+/// settings, its numbers at steps 0 and 1, and a digest of the factors of all parameters. All of
+/// these are numbers in one agreement. Only if the digests differ do the ranks compare the factors
+/// of each parameter, so that the error names the parameter. In a reproducible plan they also
+/// compare `device_kind`, because the last bits of results depend on the device.
 ///
 /// Errors: input_error that names the first difference, on all ranks.
 template <class Optimizer>
@@ -193,7 +197,7 @@ template <class Optimizer>
                  device_kind);
 }
 
-/// Returns a number that changes if any sample of this rank in a batch changes.
+/// Returns a digest of this rank's samples in a batch.
 template <class Memory>
 [[gnu::cold]] std::uint64_t digest_of(device_batch<Memory> const& batch) {
   digest out;
@@ -207,18 +211,18 @@ template <class Memory>
   return out.value();
 }
 
-/// Requires that ranks with the same place on the batch axes, such as the two tensor ranks of a
-/// data rank, have the same samples. `digests`: the digest of each rank's samples.
+/// Requires that ranks with the same coordinates on the batch axes, such as the two tensor ranks of
+/// a data rank, have the same samples. `digests`: the digest of each rank's samples.
 ///
-/// Errors: input_error that names two ranks and their digests, on all ranks. For newcomers that
-///         differ see refuse_newcomers.
+/// Errors: input_error that names two ranks and their digests, on all ranks. If only newcomers to
+///         an elastic job differ, refuse_newcomers throws instead.
 [[gnu::cold]] void require_same_samples(agreement_room const& room, std::string const& subject,
                                         std::uint64_t step,
                                         lean_vector<std::uint64_t> const& digests);
 
 /// Requires that all ranks use the same batches: the same options and data set, and equal samples
-/// in the first batch that they use. In an evaluation they also have the same measures; `measures`:
-/// their names.
+/// in the first batch that they use. In an evaluation all ranks must also have the same measures;
+/// `measures`: the names of this rank's measures.
 ///
 /// Errors: input_error that names the first difference, on all ranks.
 template <class Memory>
@@ -231,7 +235,8 @@ template <class Memory>
   mine.add("the number of batches made so far", of.number);
   mine.add("the samples of a global batch", of.samples);
   mine.add("the samples of the data set", of.data_set);
-  // Ranks divide the slices, so their microbatches may differ in number.
+  // Ranks divide the slices among themselves, so the number of microbatches may differ between
+  // ranks.
   mine.add(batch.slices > 0 ? "slices" : "microbatches",
            batch.slices > 0 ? batch.slices : batch.microbatches);
   mine.add("the length of a sequence", batch.sequence);
@@ -245,7 +250,7 @@ template <class Memory>
   mine.add(last, digest().add(measures).value());
   auto numbers = mine.mine();
   numbers.resize(agreed_fields);
-  numbers.back() = digest_of(batch);  // the last field, which differs between data ranks
+  numbers.back() = digest_of(batch);  // the last number, which may differ between data ranks
   auto const all = room.of_all(numbers);
   auto const first = mine.first_difference(all);
   if (first == last) compare_text(room, subject, last, measures);
@@ -256,10 +261,11 @@ template <class Memory>
   require_same_samples(room, subject, batch.step, digests);
 }
 
-/// The sources of batches that have been compared.
+/// Remembers the sources of batches that the ranks have compared, so that they compare each source
+/// once.
 class compared_batches {
  public:
-  /// Returns true once for each source of batches.
+  /// Returns true at the first call with a batch of a source, and false at later calls.
   template <class Memory>
   [[nodiscard]] bool is_new(device_batch<Memory> const& batch) {
     if (batch.description == nullptr || batch.description->number == last_) return false;

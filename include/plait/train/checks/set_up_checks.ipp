@@ -34,7 +34,7 @@ PLAIT_DECL void check_groups(std::vector<parameter_group> const& groups,
     require_range(concat({"trainer_options::groups: .decay of ", which}), group.decay,
                   number_ranges::finite_from_0);
     bool matched = false, counts = false;
-    std::string others;  // the patterns of earlier groups with its parameters
+    std::string others;  // the patterns of earlier groups that match parameters of this group
     for (auto const& parameter : parameters) {
       if (!matches(group.pattern, parameter.name)) continue;
       matched = true;

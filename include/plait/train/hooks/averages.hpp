@@ -15,15 +15,16 @@
 
 namespace plait::execution {
 
-/// Exponential moving averages of the parameters that one rank's optimizer owns, in an arena of
-/// their own, which is part of the planned memory. With a decay of 0.999, average = 0.999 * average
-/// + 0.001 * parameter after each update.
+/// Exponential moving averages of the parameters that one rank's optimizer owns. The averages are
+/// in an arena of their own, which is part of the planned memory. With a decay of 0.999, average =
+/// 0.999 * average + 0.001 * parameter after each update.
 ///
-/// in_place() swaps parameters and averages, so layers and exports read the averages at the usual
-/// addresses, without code of their own. A swap communicates nothing, so it can be undone after an
-/// exception on one rank. If ranks own blocks, as under `zero<1>`, a rank has copies of the blocks
-/// of other ranks, and a swap leaves these copies out of date. The next call that uses parameters
-/// then gathers the blocks (gather_parameters).
+/// in_place() swaps the contents of parameters and averages, so layers and exports read the
+/// averages at the addresses of the parameters and need no code for averages. A swap communicates
+/// nothing, so a rank can undo it alone after an exception. If ranks own blocks, as under
+/// `zero<1>`, each rank also has copies of the blocks of other ranks, and a swap leaves these
+/// copies out of date. The next call that uses parameters then gathers the blocks
+/// (gather_parameters).
 /// Errors:  out_of_memory with the memory that the plan needs.
 /// Threads: used by the one thread that runs the rank.
 template <class Elements, class Rank>
@@ -52,16 +53,17 @@ class averages : public step_hook {
   /// Copies the parameters to the averages.
   [[gnu::cold]] void restart();
 
-  /// Computes averages = decay * averages + (1 - decay) * parameters for a block, after its update
-  /// in the same queue. Changes nothing if `*gradient_scale` is not a number.
+  /// Enqueues averages = decay * averages + (1 - decay) * parameters for a block, after the block's
+  /// update in the same queue. Nothing changes if `*gradient_scale` is NaN, which marks a step
+  /// without an update.
   void after_update(owned_block const& block, double const* gradient_scale) const;
 
-  /// Copies `count` elements of a block, from element `at` on, from the parameters to the averages:
-  /// buffers and imported values are not averaged.
+  /// Copies `count` elements of a block, from element `at` on, from the parameters to the averages,
+  /// because buffers and newly imported values are not averaged.
   void copy(owned_block const& block, std::size_t at, std::size_t count) const;
 
-  /// Swaps parameters and averages while it lives, and swaps them back at its end, also after an
-  /// exception.
+  /// Swaps parameters and averages when it is constructed, and swaps them back when it is
+  /// destroyed, also after an exception.
   class scope {
    public:
     explicit scope(averages& held) : held_(held) { held_.change_places(); }
@@ -70,7 +72,7 @@ class averages : public step_hook {
     ~scope() noexcept(false) {
       try {
         held_.change_places();
-      } catch (...) {  // an exception that ends the scope is the one to report
+      } catch (...) {  // an exception that has ended the scope has priority
         if (std::uncaught_exceptions() == exceptions_) throw;
       }
     }
@@ -80,22 +82,26 @@ class averages : public step_hook {
     int exceptions_ = std::uncaught_exceptions();
   };
 
-  /// Returns a scope in which the averages are in the place of the parameters.
+  /// Returns an object during whose lifetime the averages are in the place of the parameters.
   ///
-  /// Errors: error if there are no averages, or if they are in place already.
+  /// Errors: error if the trainer has no averages, or if the averages are in the place of the
+  ///         parameters already.
   [[nodiscard]] [[gnu::cold]] scope in_place();
 
-  /// Errors: error, with the name of the call, if averages are in the parameters' place.
+  /// Errors: error, with the name `call` of the trainer's function, if the averages are in the
+  ///         place of the parameters.
   void require_parameters(char const* call) const;
 
-  /// Notes the beginning of a step, which gathers parameters by itself. With `updates` it changes
-  /// owned elements, so copies of the blocks of other ranks are out of date after it.
+  /// Called at the beginning of a step, which gathers parameters by itself. `updates`: true if the
+  /// step updates the blocks that ranks own, so that each rank's copies of other ranks' blocks are
+  /// out of date after the step.
   void begin_step(bool updates) { is_stale_ = updates && layers_see_more_; }
 
-  /// Gathers the parameters that layers see, if they are out of date. All ranks call it.
+  /// Gathers the parameters that layers see, if the copies of other ranks' blocks are out of date.
+  /// All ranks call this function.
   ///
-  /// Moves: the rows of the plan's list that gather parameters before a step; nothing if there was
-  ///        neither an update nor a swap since the last gathering.
+  /// Moves: the all_gathers by which a step gathers parameters; nothing if there was neither an
+  ///        update nor a swap since the last gathering.
   void gather_parameters() {
     if (!is_stale_) return;
     is_stale_ = false;
@@ -116,7 +122,7 @@ class averages : public step_hook {
   Rank& rank_;
   plan_facts const& plan_;
   store_type const& store_;
-  // The region over_tensor is kept whole at every level of zero.
+  // Every level of zero keeps the region over_tensor whole.
   bool const layers_see_more_ =
       plan_.numbers.rules.owned != plan_.numbers.rules.kept || plan_.numbers.rules.keeps_blocks();
   double decay_;

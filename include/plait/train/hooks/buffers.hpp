@@ -11,8 +11,9 @@
 namespace plait::execution {
 
 /// Calls action(first, count, share) for each buffer that is not frozen and that has elements in
-/// `block`, which this rank's optimizer owns. `first` counts from the block's first element;
-/// `share` is the buffer's momentum, the share of the new value in an update.
+/// `block`, which this rank's optimizer owns. `first` and `count` give the range of these elements,
+/// where `first` counts from the block's first element. `share` is the buffer's momentum, the
+/// weight of the new value in an update.
 template <class Plan, class Store, class Action>
 void for_each_buffer(Store const& store, owned_block const& block, Action action) {
   if constexpr (Plan::has_buffers)
@@ -34,10 +35,10 @@ consteval void check_buffer_type() {
 }
 
 /// Updates buffers, such as the running mean of a batch norm, after the optimizer's update of a
-/// block. The value that a step has found for a buffer is in the gradients' arena, and has been
-/// reduced as gradients are. With a momentum of 0.1, buffer = 0.9 * buffer + 0.1 * value. The
-/// copies that layers see, and the averages, get the new buffer. A step that is not finite changes
-/// no buffer.
+/// block. The new value that a step has computed for a buffer is in the arena of gradients, and has
+/// been reduced over the ranks like a gradient. With a momentum of 0.1, buffer = 0.9 * buffer + 0.1
+/// * value. The copies that layers see, and the averages, get the new buffer. A step whose loss or
+/// gradient norm is not finite changes no buffer.
 template <class Job, class Averages>
 class buffers : public step_hook {
   using plan = typename Job::plan_type;

@@ -11,7 +11,7 @@ namespace plait::execution {
 /// Threads: used by the one thread that runs the rank.
 class signal_votes : public step_hook {
  public:
-  /// `stop`: the guard that keeps signals; null: the hook gives no votes.
+  /// `stop`: the guard that catches signals; null: the hook never votes.
   explicit signal_votes(stop_on_signals const* stop) : stop_(stop) {}
 
   [[nodiscard]] bool gives_votes() const { return stop_ != nullptr; }

@@ -8,27 +8,29 @@
 
 namespace plait::execution {
 
-/// Ends the job after the last completed step, because of a signal, or with 0 because the
-/// generation of an elastic job ends it. It does not return.
+/// A function that ends the job after the last completed step and does not return. `signal` is the
+/// reason; 0: the generation of an elastic job ends the job.
 using end_of_job = function_reference<void(int signal)>;
 
-/// The votes of all ranks in a completed step, and the means by which a hook can react to them.
+/// The votes of all ranks in a completed step, and the objects with which a hook can react to the
+/// votes.
 struct counted_votes {
-  double sum;  ///< a hook that has dealt with the votes sets it to 0
+  double sum;  ///< sum of the votes; a hook that has dealt with them sets it to 0
   step_report const& report;
   agreement_room const& room;
   end_of_job end;
 };
 
-/// The points of a step, in their order. A hook is a part that a step does not need to train: a
-/// class that derives from this class and has functions of its own for the points at which it acts.
-/// For example, `averages` has after_update(), and costs nothing at the other points. The list of
-/// hooks is known at compile time, so no function is virtual.
+/// The base class of hooks: a function for each point of a step at which hooks are called, in the
+/// order of the points. A hook is a part of a trainer that training itself does not need. It
+/// derives from this class and replaces the functions of the points at which it acts. For example,
+/// `averages` has after_update(), and costs nothing at the other points. The list of hooks is known
+/// at compile time, so no function is virtual.
 ///
-/// A hook that wants to end the job votes. A rank that simply threw would leave the others waiting
-/// in the next collective. So votes() returns a number that is summed with the loss over all ranks:
-/// if rank 2 votes 1 and the others 0, all ranks read 1 after the same step, and between_steps()
-/// acts on it on all of them.
+/// A hook that wants to end the job votes. If it threw an exception instead, the other ranks would
+/// hang in the next collective. So votes() returns a number that is summed with the loss over all
+/// ranks: if rank 2 votes 1 and the others 0, all ranks read 1 after the same step, and
+/// between_steps() reacts to the sum on all ranks.
 ///
 /// Errors: an exception of a hook ends the step.
 struct step_hook {
@@ -36,10 +38,11 @@ struct step_hook {
   void before_call() const {}
   /// Called before a step.
   void before_step(end_of_job const&) const {}
-  /// Returns true if ranks add up votes in each step; all ranks return the same.
+  /// Returns true if this hook votes, so that the ranks add up votes in each step. All ranks return
+  /// the same.
   [[nodiscard]] bool gives_votes() const { return false; }
-  /// Returns the vote of this rank, a summand of the number by which ranks agree to end the job; 0:
-  /// continue.
+  /// Returns the vote of this rank; 0: continue. The sum of all votes decides on the end of the
+  /// job.
   [[nodiscard]] double votes() const { return 0; }
   /// Called after the passes, before the last transfer of a step. A rank that completes this
   /// transfer knows that all ranks have the reduced gradients.
@@ -47,9 +50,9 @@ struct step_hook {
   /// Called before the update. `votes`: the sum of the votes, on the device.
   void before_update([[maybe_unused]] double const* votes) const {}
   /// Called after the update of a block was enqueued on stream compute. The update changes nothing
-  /// if `*gradient_scale` is not a number.
+  /// if `*gradient_scale` is NaN.
   void after_update(owned_block const&, [[maybe_unused]] double const* gradient_scale) const {}
-  /// Called after a step, which the trainer has counted.
+  /// Called after a step, when the trainer has increased the number of the next step.
   void after_step() const {}
   /// Called between two steps if a rank has voted for an end.
   void between_steps(counted_votes&) const {}

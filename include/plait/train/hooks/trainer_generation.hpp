@@ -28,14 +28,15 @@
 namespace plait::execution {
 
 /// Connects a trainer to the generation of an elastic job; in other jobs all calls do nothing. A
-/// generation ends when its ranks change, and the trainer of the next one continues from the state
-/// that it has left in memory. For example, 8 ranks have done step 99 when one of them fails. The
-/// other 7 and a newcomer make trainers: take_over() finds the state on 7 of them, introduce()
-/// tells all that the eighth is new, and meet() sends it the state. Then all 8 begin step 100.
-/// While it trains, the hook votes for an end if the ranks are about to change, so that all ranks
-/// leave after the same step.
+/// generation is a period in which the ranks of the job do not change. The trainer of the next
+/// generation continues from the state that the last generation has left in the memory of the
+/// ranks. For example, 8 ranks have done step 99 when one of them fails. The other 7 and a newcomer
+/// make trainers: take_over() finds the state on 7 of them, introduce() tells all ranks that the
+/// eighth is new, and meet() sends the state to the eighth. Then all 8 begin step 100. While it
+/// trains, the hook votes for an end if the ranks are about to change, so that all ranks leave
+/// after the same step.
 ///
-/// `Elements`: element_types of an elastic job, void of other jobs.
+/// `Elements`: the element_types of an elastic job; void for other jobs.
 /// Threads: used by the one thread that runs the rank.
 template <class Rank, class Numbers, class Elements>
 class trainer_generation : public step_hook {
@@ -44,20 +45,20 @@ class trainer_generation : public step_hook {
  public:
   using held_type = training_state<Rank, Numbers>;
 
-  /// `plan`: the facts of the job's plan; `kind`: its kind_of_state.
+  /// `plan`: the facts of the job's plan; `kind`: the result of kind_of_state for the job.
   [[gnu::cold]] trainer_generation(Rank& rank, plan_facts const& plan, void const* kind)
       : rank_(rank), plan_(plan), kind_(kind), held_(std::make_shared<held_type>()) {}
 
   [[nodiscard]] held_type& held() const { return *held_; }
-  /// Returns true if the state comes from an earlier generation, which has trained it.
+  /// Returns true if the trainer's state comes from an earlier generation.
   [[nodiscard]] bool is_held() const { return is_held_; }
 
   /// Errors: generation_ended if the generation has ended on this rank.
   void before_call() const {
     if (auto* const now = get()) now->require_running();
   }
-  /// Ends the job if its generation says so, or if signals have left no rank that could continue
-  /// it.
+  /// Ends the job if the generation is the last, or if all ranks that could continue the job have
+  /// got a signal.
   void before_step(end_of_job const& end) const {
     auto* const now = get();
     if (now != nullptr && (now->is_last() || signal_ != 0)) end(signal_);
@@ -67,8 +68,8 @@ class trainer_generation : public step_hook {
     auto* const now = get();
     return now == nullptr ? 0 : now->stop_votes();
   }
-  /// Marks the reduced gradients of the step as complete, when the device has done all work in
-  /// front of the transfer.
+  /// Waits until the device has done all work in front of the transfer, and then marks the reduced
+  /// gradients of the step as complete.
   void before_last_transfer() const {
     if (get() != nullptr) rank_.device().synchronize();
     held_->is_ready = true;
@@ -83,8 +84,8 @@ class trainer_generation : public step_hook {
       now->carried().is_accepted = true;
     }
   }
-  /// Ends the generation after votes, or the job if it cannot continue. If signals leave no rank
-  /// that could continue the job, the job ends before the next step.
+  /// Ends the generation after a vote for an end, or ends the job if the job cannot continue. If
+  /// all ranks that could continue the job have got a signal, the job ends before the next step.
   void between_steps(counted_votes& votes) {
     if (auto* const now = get(); now != nullptr && votes.sum != 0) end(*now, votes);
   }
@@ -92,20 +93,21 @@ class trainer_generation : public step_hook {
     if (auto* const now = get(); now != nullptr && signal == 0) now->end_job(held_->step - 1);
   }
 
-  /// Takes over the state that the last generation has left on this rank. Returns false if it has
-  /// left none that fits this rank.
+  /// Takes over the state that the last generation has left on this rank. Returns false if that
+  /// generation has left no complete state of this rank's stage and tensor rank.
   ///
-  /// Errors: input_error if it has left the state of another job or of another optimizer.
+  /// Errors: input_error if the state belongs to another job or to another optimizer.
   template <class Store>
   [[gnu::cold]] bool take_over(Store& store, bool has_averages, std::string const& name);
 
-  /// Tells all ranks which of them have been compared in an earlier generation; the others are
-  /// newcomers.
+  /// Tells all ranks which ranks an earlier generation has compared and accepted; the other ranks
+  /// are newcomers.
   ///
-  /// Moves: a row of the list for the set-up.
+  /// Moves: one all_reduce of the set-up.
   [[gnu::cold]] void introduce(agreement_room const& room);
-  /// Brings all ranks to the newest step that one of them has done. If no rank has some part of the
-  /// state any more, calls start() and begins with step 0.
+  /// Brings all ranks to the newest step that a rank has done. catch_up(numbers) updates a rank
+  /// that lacks only this step. If some part of the state is on no rank any more, the function
+  /// calls start(), and training begins with step 0.
   ///
   /// \see transfer_state
   [[gnu::cold]] void meet(agreement_room const& room, workload const& load, std::string const& name,
@@ -114,10 +116,11 @@ class trainer_generation : public step_hook {
 
  private:
   [[gnu::cold]] void end(generation& now, counted_votes& votes);
-  /// Returns the signal if all ranks that have some part of the state have caught one, so that no
-  /// rank could continue the job; else 0. The ranks need nothing but their connections to find this
-  /// out. If the ranks of the next generation cannot be looked up now, all ranks wait up to
-  /// `for_signals`: a signal to a whole job arrives at some processes later than at others.
+  /// Returns the signal if no rank could continue the job, because signals have arrived at all
+  /// ranks that have a copy of some part of the state; else 0. The ranks only compare numbers to
+  /// find this out. If the ranks of the next generation cannot be looked up now, all ranks wait up
+  /// to `for_signals`, because a signal to a whole job arrives at some processes later than at
+  /// others.
   [[nodiscard]] [[gnu::cold]] int signal_to_all(generation& now, agreement_room const& room) const;
   [[nodiscard]] generation* get() const {
     if constexpr (is_of_elastic) return rank_.generation();

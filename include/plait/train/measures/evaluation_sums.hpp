@@ -49,19 +49,19 @@ consteval void check_measure() {
   }
 }
 
-/// Errors: input_error, because a measure has written after the end of its numbers.
+/// Throws input_error, because a measure has written past the end of its `numbers` sums.
 [[noreturn]] [[gnu::cold]] void refuse_write(std::string const& measure, std::size_t numbers);
 
 /// The sums of an evaluation of a data set over its batches: the terms of the loss, and the numbers
-/// of the measures. Only the ranks with the outputs add rows, each to sums of its own, and all
-/// ranks add up the numbers once, after the last batch. So the bytes of this sum do not depend on
-/// the number of batches: for a mean loss and an accuracy it has 2 doubles.
+/// of the measures. Each rank that has outputs of the model adds the rows of these outputs to its
+/// own sums. After the last batch, all ranks add up these sums with one all_reduce, whose size does
+/// not depend on the number of batches. For a mean loss and an accuracy it has 2 doubles.
 template <class Terms, class... Measures>
 class evaluation_sums {
   static_assert((check_measure<Measures, typename Terms::target, Terms::outputs()>(), ..., true));
 
  public:
-  /// The total of the measures' `numbers`.
+  /// The number of sums of all measures together.
   static constexpr std::size_t count = (std::size_t{Measures::numbers} + ... + 0);
 
   evaluation_sums() {
@@ -76,10 +76,11 @@ class evaluation_sums {
     return out;
   }
 
-  /// Adds a row of a batch to the numbers of each measure, unless none of its targets counts.
+  /// Adds a row of a batch to the sums of each measure. A row of whose targets none counts is left
+  /// out.
   ///
-  /// Errors: the exceptions of the measures; input_error that names a measure that writes after the
-  ///         end of its numbers.
+  /// Errors: the exceptions of the measures; input_error that names a measure if it writes past the
+  ///         end of its sums.
   template <class Memory>
   void add_row(device_batch<Memory> const& batch, std::size_t row,
                std::span<double const> outputs) {
@@ -103,9 +104,9 @@ class evaluation_sums {
     (add(static_cast<Measures*>(nullptr)), ...);
   }
 
-  /// Returns a function that calls add_row for a row of `batch`. If a measure throws, values()
-  /// throws the exception, because all ranks first complete the evaluation together; later rows are
-  /// not added.
+  /// Returns a function that calls add_row for a row of `batch`. If a measure throws, the function
+  /// keeps the exception and adds no more rows. values() throws the exception later, because all
+  /// ranks must first complete the evaluation together.
   template <class Memory>
   [[nodiscard]] auto adder(device_batch<Memory> const& batch) {
     return [&](std::size_t row, std::span<double const> outputs) {
@@ -118,7 +119,8 @@ class evaluation_sums {
     };
   }
 
-  /// Adds the terms of the loss of a batch: each is a mean over `label_count` targets or rows.
+  /// Adds the terms of the loss of a batch. Each term in `loss` is a mean over as many targets or
+  /// rows as `label_count` says.
   void add_loss(auto const& loss, auto const& label_count) {
     for (std::size_t i = 0; i < label_count_.size(); ++i) {
       losses_[i] += loss[static_cast<int>(i)] * label_count[i];
@@ -126,7 +128,7 @@ class evaluation_sums {
     }
   }
 
-  /// Returns the numbers of all measures, one after the other, when all rows have been added.
+  /// Returns the sums of all measures, one after the other. The caller has added all rows before.
   [[nodiscard]] std::span<double> numbers() {
     double *to = sums_.data(), *from = added_.data();
     ((to = std::copy_n(from, Measures::numbers, to), from += Measures::numbers + guards), ...);
@@ -151,8 +153,8 @@ class evaluation_sums {
   }
 
  private:
-  /// The number of guards after the numbers of each measure. Each addition to a guard changes it,
-  /// so guards show that a measure writes too far.
+  /// The number of guard values after the sums of each measure. An addition to a guard changes it,
+  /// so a changed guard shows that a measure has written past the end of its sums.
   static constexpr std::size_t guards = 4;
   static constexpr double untouched = 0x1.8p-1000;
 

@@ -19,11 +19,11 @@
 
 namespace plait::execution {
 
-/// Returns the index of the first label that counts and is not a class below `classes`, or -1. A
-/// loss may leave out labels such as -100, and `count` alone knows which. So in a row of several
-/// labels this function puts a class into the label's place: if the row then counts no more labels
-/// than before, the label counts. `counts_labels`: `count` returns a number of labels. If it
-/// returns a sum of weights, a negative label is assumed not to count.
+/// Returns the index of the first label that counts and is not in [0, classes), or -1. A loss may
+/// ignore labels such as -100, and only its function `count` can tell which. So in a row of several
+/// labels this function replaces the label by a class: if `count` of the row is then not greater
+/// than before, the label counts. `counts_labels`: true if `count` returns a number of labels. If
+/// `count` returns a sum of weights, the function assumes that negative labels do not count.
 ///
 /// Cost: reads the labels once, on the host, and calls `count` for rows with a label that is not a
 ///       class.
@@ -31,14 +31,14 @@ std::ptrdiff_t find_bad_label(std::span<std::int32_t const> labels, std::size_t 
                               std::size_t classes, bool counts_labels,
                               double (*count)(std::span<std::int32_t const>));
 
-/// A loss whose labels a trainer has to check: it has `classes`, and its own `count` does not
-/// refuse other labels.
+/// A loss whose labels the trainer has to check, because it has a number of `classes` and its
+/// function `count` does not refuse labels outside [0, classes).
 template <class Loss>
 concept checks_labels = requires { Loss::classes; } && !requires {
   requires std::is_same_v<typename Loss::count_refuses_labels, Loss>;
 };
 
-/// Errors: input_error with the label, its sample and its position.
+/// Throws input_error for the bad label at `index`, with the label, its sample and its position.
 template <class Memory>
 [[noreturn]] [[gnu::cold]] void refuse_label(device_batch<Memory> const& batch, std::size_t index,
                                              std::size_t classes) {
@@ -52,11 +52,12 @@ template <class Memory>
                      ", and others only where its count leaves them out"});
 }
 
-/// The terms of a job's loss: the losses after the model, and the terms that layers add in
-/// mid-model. The loss is the sum of weight * (sum of a term) / (its count), where sum and count
-/// are over the whole global batch. With 64 targets of which 3 do not count, the divisor is 61 on
-/// every rank and in every microbatch; a mean of the means of ranks or microbatches would be
-/// another number. Targets are on the host, so the counts are known before the first forward.
+/// The terms of a job's loss: the losses after the model, and the terms that layers within the
+/// model add. The loss is the sum over the terms of weight * (sum of the term) / (count of the
+/// term), where sum and count are over the whole global batch. With 64 targets of which 3 do not
+/// count, the divisor is 61 on every rank and in every microbatch; a mean of the means of ranks or
+/// microbatches would be another number. Targets are on the host, so the counts are known before
+/// the first forward.
 template <class Plan, class Element>
 struct loss_terms {
   static constexpr int count = Plan::loss_terms();
@@ -64,9 +65,10 @@ struct loss_terms {
   using target =
       std::conditional_t<targets.kind == value_kind::tokens, std::int32_t, accumulate_t<Element>>;
 
-  /// Returns the count of each term in the microbatches from `first` to `end` of a batch of data
-  /// rank `rank` of `ranks`. The count is the number of targets that count for a loss, or of rows
-  /// with a sample for a term in mid-model; with weights it is the sum of their weights.
+  /// Returns the count of each term in the microbatches `first` to `end` - 1 of the batch of data
+  /// rank `rank` of `ranks`. For a loss, the count is the number of targets that count. For a term
+  /// of a layer within the model, it is the number of rows that have a sample. If the batch has
+  /// weights, it is the sum of the weights of these targets or rows.
   ///
   /// Errors: the exceptions of the losses' count; input_error for a bad label or a bad count.
   /// Cost:   reads the targets once for each loss, on the host.
@@ -94,7 +96,8 @@ struct loss_terms {
     return out;
   }();
 
-  /// The term of the first loss after the model, whose count is in reports.
+  /// The index of the term of the first loss after the model. Reports contain the count of this
+  /// term.
   static constexpr std::size_t first_loss = [] {
     for (auto const& leaf : Plan::tree.leaves)
       if (leaf.is_loss) return std::size_t(leaf.term);
@@ -122,7 +125,7 @@ struct loss_terms {
   }
 
  private:
-  /// The leaf of each term.
+  /// The number of the leaf (the layer without sub-layers) that computes each term.
   static constexpr std::array<int, std::size_t(count)> leaf_of = [] {
     std::array<int, std::size_t(count)> out{};
     for (int leaf = 0; leaf < Plan::leaf_count; ++leaf)
@@ -196,7 +199,7 @@ struct loss_terms {
     return sum;
   }
 
-  /// Errors: input_error for a number that cannot be a sum of weights.
+  /// Throws input_error if `found` cannot be a sum of weights.
   static void refuse_no_sum(double found) {
     if (!(found >= 0) || !std::isfinite(found))
       throw input_error({"trainer: count of the loss says ", std::to_string(found),

@@ -18,7 +18,7 @@ PLAIT_DECL std::ptrdiff_t find_bad_label(std::span<std::int32_t const> labels, s
     bool does_count = counted > 0;
     if (does_count && width > 1 && counts_labels) {
       changed.assign(row.begin(), row.end());
-      for (std::size_t const one : {std::size_t{0}, classes - 1}) {  // one class may be ignored
+      for (std::size_t const one : {std::size_t{0}, classes - 1}) {  // a loss may ignore one class
         changed[i % width] = static_cast<std::int32_t>(one);
         does_count = does_count && count(changed) <= counted;
       }

@@ -20,27 +20,28 @@ namespace plait {
 /// Marks a type as a measure: `using concept_tag = plait::measure_tag;`.
 struct measure_tag {};
 
-/// The totals over all samples that an evaluation adds up besides the measures' own numbers.
+/// The totals over all samples that an evaluation adds up in addition to the sums of the measures.
 struct evaluation_totals {
-  double loss = 0;    ///< the mean over all targets that count, weighted
-  double labels = 0;  ///< the targets that count, or the sum of their weights
+  double loss = 0;    ///< the weighted mean over all targets that count
+  double labels = 0;  ///< the number of targets that count, or the sum of their weights
 };
 
-/// The direction in which values of a measure get better.
+/// The direction in which the values of a measure improve.
 enum class better { lower, greater };
 
 /// A measure is a quantity that `trainer.evaluate(data, size, measures...)` computes from sums over
 /// the samples of a data set. For example, an accuracy has two sums, the rows whose class is right
 /// and all rows, and its value is their quotient.
 ///
-/// Syntax:  numbers: the number of its sums, static constexpr; value(std::span<double const> sums,
-///          evaluation_totals const&): its value, from the sums over all samples. If numbers is not
-///          0, add(outputs, targets, weight, sums), static: `outputs` is a std::span<double const>
-///          of one row, without padding, `targets` a span of std::int32_t or of float or double,
-///          `sums` a std::span<double>. For `checkpoint_options::best` it has name() ->
-///          std::string, static, and `static constexpr plait::better is_better`.
-/// Meaning: add() is called once for each row that counts, on one rank; sums start at 0. It writes
-///          to its sums alone. All ranks evaluate the same measures.
+/// Syntax:  numbers: the number of sums of the measure, static constexpr; value(std::span<double
+///          const> sums, evaluation_totals const&): the value of the measure, from the sums over
+///          all samples. If numbers is not 0, add(outputs, targets, weight, sums), static:
+///          `outputs` is a std::span<double const> of one row, without padding, `targets` a span of
+///          std::int32_t or of float or double, `sums` a std::span<double>. For
+///          `checkpoint_options::best` it has name() -> std::string, static, and `static constexpr
+///          plait::better is_better`.
+/// Meaning: Sums start at 0. For each row that counts, one rank calls add(), which writes only to
+///          `sums`. All ranks evaluate the same measures.
 template <class M>
 concept measure = std::same_as<typename M::concept_tag, measure_tag> &&
                   requires(M const& of, std::span<double const> sums) {
@@ -52,7 +53,7 @@ namespace detail {
 
 /// Returns the class of a row.
 ///
-/// Errors: input_error if it is not the number of an output.
+/// Errors: input_error if the class is not below `outputs`.
 [[nodiscard]] std::size_t class_of(std::span<std::int32_t const> label, std::size_t outputs,
                                    char const* measure);
 
@@ -61,7 +62,8 @@ namespace detail {
 /// Ready-made measures.
 namespace measures {
 
-/// The mean loss of the data set, as `evaluate` of one batch returns it for a batch.
+/// The mean loss of the data set. For a single batch, `evaluate` of the batch returns the same
+/// number.
 struct mean_loss {
   using concept_tag = measure_tag;
   static constexpr better is_better = better::lower;
@@ -81,14 +83,14 @@ struct perplexity {
   }
 };
 
-/// The share of rows whose class is among the `Most` greatest outputs; the model has more outputs
-/// than `Most`. Of equal outputs the first ones count, and an output that is nan is greater than
-/// all.
+/// The share of rows for which the output of the right class is among the `Most` greatest outputs;
+/// the model has more outputs than `Most`. Among equal outputs the first is ranked highest. An
+/// output that is NaN is ranked above the output of the right class.
 template <std::size_t Most>
 struct top {
   static_assert(Most > 0,
-                "top<Most>: Most is the number of outputs among which a class counts; "
-                "write at least 1");
+                "top<Most>: a row counts as right if its class is among the Most greatest outputs; "
+                "write at least 1 for Most");
   using concept_tag = measure_tag;
   static constexpr better is_better = better::greater;
   static std::string name() { return Most == 1 ? "accuracy" : ext::concat({"top_", Most}); }
@@ -107,11 +109,12 @@ struct top {
   }
 };
 
-/// The share of rows whose class has the greatest output.
+/// The share of rows for which the right class has the greatest output.
 using accuracy = top<1>;
 
-/// The confusion matrix: value()[class][predicted class] is the number of such rows, or the sum of
-/// their weights. The numbers of a class are nan if an output of one of its rows is nan.
+/// The confusion matrix: value()[class][predicted class] is the number of rows with this class and
+/// this prediction, or the sum of their weights. The numbers of a class are NaN if an output of one
+/// of the rows of this class is NaN.
 template <std::size_t Classes>
 struct confusion_matrix {
   using concept_tag = measure_tag;
@@ -141,7 +144,7 @@ struct confusion_matrix {
   }
 };
 
-/// The mean of |output - target| over all numbers that count.
+/// The mean of |output - target| over all targets that count.
 struct mean_absolute_error {
   using concept_tag = measure_tag;
   static constexpr better is_better = better::lower;
@@ -152,7 +155,8 @@ struct mean_absolute_error {
                   std::span<double> sums) {
     if (outputs.size() != targets.size())
       throw input_error({"measures::mean_absolute_error: the model has ", outputs.size(),
-                         " outputs for ", targets.size(), " targets; it compares them one by one"});
+                         " outputs for ", targets.size(),
+                         " targets of a row; make the two numbers equal"});
     for (std::size_t c = 0; c < targets.size(); ++c) {
       if (std::isnan(targets[c])) continue;
       sums[0] += weight * std::abs(outputs[c] - static_cast<double>(targets[c]));

@@ -13,11 +13,12 @@
 namespace plait::execution {
 
 /// The numbers of a step that are sums over samples: the counts and the losses of the terms. In
-/// most plans they are in step_scalars, and an all_reduce adds up the ranks' numbers. A
-/// reproducible plan of 8 slices, for example, must not let the number of ranks decide the order of
-/// additions. So it has the numbers of each slice in a list: a rank fills in its own slices among
-/// zeros, an all_reduce brings the whole list to all ranks, and each rank adds it up along the tree
-/// of slices. The number by which ranks agree to stop follows the losses, so one sum has both.
+/// most plans these numbers are in step_scalars, and an all_reduce adds up the ranks' numbers. In a
+/// reproducible plan, for example with 8 slices, the order of additions must not depend on the
+/// number of ranks. So this class keeps a list with the numbers of each slice: a rank fills in the
+/// numbers of its own slices and zeros for the others, an all_reduce brings the whole list to all
+/// ranks, and each rank adds up the list along the tree of slices. The number by which ranks agree
+/// to stop follows the losses in memory, so one all_reduce sums both.
 ///
 /// `Terms`: loss_terms of the plan.
 /// Threads: used by the one thread that runs the rank.
@@ -28,7 +29,8 @@ class summed_numbers {
   static constexpr std::size_t listed = slices * terms;
 
  public:
-  /// `now` and `list` are on the device.
+  /// `now` and `list` are in the device's memory: the numbers of a step, and the list of the
+  /// slices.
   [[gnu::cold]] summed_numbers(Numbers* now, double* list) : now_(now), list_(list) {
     if constexpr (slices > 0) {
       sums_ = slice_tree(Plan::slices).sums_of_slices();
@@ -36,7 +38,7 @@ class summed_numbers {
     }
   }
 
-  /// Counts the targets of a batch of this rank, and uploads `now`, with the counts, and the list.
+  /// Counts the targets of this rank's batch, and uploads `now` with these counts, and the list.
   template <class Rank, class Batch>
   void upload(Rank& rank, Batch const& batch, Numbers& now) {
     auto const [mine, ranks] = block_of(Plan::samples, rank.grid(), rank.place());
@@ -55,19 +57,19 @@ class summed_numbers {
     rank.device().upload(&now, now_, sizeof now);
   }
 
-  /// Returns the counts, which the ranks sum up.
+  /// Returns the address of the counts, which the ranks sum up.
   [[nodiscard]] double* label_count() const {
     if constexpr (slices == 0) return now_->label_count.data();
     else return list_;
   }
-  /// Returns the losses, which the ranks sum up; the number by which ranks agree to stop follows
-  /// them.
+  /// Returns the address of the losses, which the ranks sum up; the number by which ranks agree to
+  /// stop follows the losses.
   [[nodiscard]] double* loss() const {
     if constexpr (slices == 0) return now_->loss.data();
     else return list_ + listed;
   }
-  /// The distance, in numbers, from the losses of one microbatch to the losses of the next: with
-  /// slices each microbatch has its own.
+  /// The distance, in numbers, from the losses of one microbatch to the losses of the next. Only
+  /// with slices does each microbatch have its own losses.
   static constexpr int loss_stride = slices == 0 ? 0 : int(terms);
   /// The number of losses: one for each term, and with slices for each term of each slice.
   static constexpr std::size_t losses = slices == 0 ? terms : listed;

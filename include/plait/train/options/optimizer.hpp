@@ -21,25 +21,26 @@ namespace plait {
 /// Marks a type as an optimizer: `using concept_tag = plait::optimizer_tag;`.
 struct optimizer_tag {};
 
-/// A description of a parameter, by which an optimizer decides whether the parameter decays.
+/// A description of a parameter, from which an optimizer decides whether weight decay applies to
+/// the parameter.
 struct parameter_description {
   std::string_view name;  ///< full name, as in "h.3.mlp.c_fc.weight"
   int rank = 1;           ///< 1 for vectors, 2 for matrices
 };
 
-/// Returns true: every parameter decays.
+/// Returns true, so weight decay applies to every parameter.
 inline bool decay_all(parameter_description const&) { return true; }
 /// Returns true for matrices, and false for vectors such as biases and the weights of norms.
 inline bool decay_matrices(parameter_description const& what) { return what.rank == 2; }
 
-/// A number of an optimizer that must be the same on all ranks, and its range.
+/// A setting of an optimizer and its allowed range. The setting must be equal on all ranks.
 struct setting {
   char const* name = "";
   double value = 0;
   ext::number_range range{-number_ranges::infinite, number_ranges::infinite, "a number"};
 };
 
-/// AdamW as in PyTorch: decoupled decay, bias correction.
+/// AdamW as in PyTorch, with decoupled weight decay and bias correction.
 ///
 /// Source: Loshchilov, Hutter, "Decoupled weight decay regularization", ICLR 2019.
 ///
@@ -58,12 +59,13 @@ struct adamw {
   double weight_decay = 1e-2;
   bool (*decays)(parameter_description const&) = decay_all;
 
-  /// Returns the settings, which trainers check, and compare between ranks.
+  /// Returns the settings. Trainers check their ranges and require that they are equal on all
+  /// ranks.
   [[nodiscard]] std::array<setting, 5> settings() const;
-  /// Returns the numbers that change from update to update. `age`: the number of updates that the
-  /// states have seen before.
+  /// Returns the numbers that change from update to update. `age`: the number of earlier updates of
+  /// the optimizer's states.
   [[nodiscard]] numbers numbers_of(std::int64_t age, double rate_factor) const;
-  /// Updates all parameters of an arena once; `now` is in the device's memory.
+  /// Enqueues one update of all parameters of an arena; `now` is in the device's memory.
   template <class Queue, class Arena>
   void update(Queue queue, Arena const& of, numbers const* now) const {
     queue.adamw(of, ext::adamw_constants{beta1, beta2, epsilon, weight_decay}, now);
@@ -103,16 +105,16 @@ struct sgd {
 
 namespace plait::ext {
 
-/// An optimizer changes weights by their gradients, one step for all weights of an arena whose
-/// states have the same age.
+/// An optimizer updates weights from their gradients. One call of update() updates all weights of
+/// an arena; their states have the same age.
 ///
 /// Syntax:  the members of `adamw`. `numbers` is a trivially copyable struct of at most 8 numbers,
 ///          among them `learning_rate`, which reports contain. settings() may be missing, and so
 ///          may `state_names`: then checkpoints have `state_0`, ...
-/// Meaning: numbers_of(age, rate) returns the numbers for an update of states that have seen `age`
-///          updates. The age is the number of the step, unless states have been reset. update()
-///          changes nothing if `*of.gradient_scale` is not a number, and multiplies the learning
-///          rate and the weight decay by the factors of each of `of.ranges`.
+/// Meaning: numbers_of(age, rate) returns the numbers for the next update of states that have had
+///          `age` updates. The age is the number of the step, unless states have been reset.
+///          update() changes nothing if `*of.gradient_scale` is NaN. It multiplies the learning
+///          rate and the weight decay by the factors of each range in `of.ranges`.
 template <class O>
 concept optimizer =
     std::same_as<typename O::concept_tag, optimizer_tag> &&

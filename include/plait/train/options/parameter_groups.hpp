@@ -14,7 +14,7 @@ namespace plait {
 /// A group of parameters whose learning rate and weight decay have factors of their own: all
 /// parameters whose full name, such as "h.3.attn.c_attn.weight", matches the pattern.
 struct parameter_group {
-  std::string pattern;  ///< a star matches any characters, or none: "h.*.attn.*", "*.bias"
+  std::string pattern;  ///< a star matches any number of characters: "h.*.attn.*", "*.bias"
   double rate = 1;      ///< the factor of the learning rate
   double decay = 1;  ///< the factor of the weight decay, if the optimizer's `decays` returns true
 };
@@ -32,8 +32,9 @@ struct update_factors {
 [[gnu::cold]] parameter_group const* first_match(std::vector<parameter_group> const& groups,
                                                  std::string_view name);
 
-/// Returns the factors of a parameter: the factors of the first group that matches it, or 1 without
-/// such a group. The factor of the decay is 0 if the optimizer does not decay the parameter.
+/// Returns the factors of a parameter. They are the factors of the first group that matches the
+/// parameter, or 1 if no group does. The factor of the decay is 0 if the optimizer's function
+/// `decays` excludes the parameter.
 template <class Decays>
 [[gnu::cold]] update_factors factors_of(parameter_description const& what, Decays const& decays,
                                         std::vector<parameter_group> const& groups) {

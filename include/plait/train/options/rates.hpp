@@ -17,7 +17,8 @@
 
 namespace plait::detail {
 
-/// A factor that falls from 1 to a final fraction at step `total`, and stays there.
+/// The base class of factors that fall from 1 to a final fraction at step `total`, and then stay
+/// constant.
 class falling_rate {
  public:
   [[nodiscard]] std::int64_t total() const { return total_; }
@@ -25,7 +26,7 @@ class falling_rate {
  protected:
   falling_rate(std::string const& name, std::int64_t total, double final_fraction);
   [[nodiscard]] double final_fraction() const { return final_; }
-  /// Returns the completed fraction of a fall that begins at step `first`.
+  /// Returns the completed fraction, from 0 to 1, of a fall that begins at step `first`.
   [[nodiscard]] double done(std::int64_t at, std::int64_t first) const {
     return std::min(1.0, static_cast<double>(at - first) / static_cast<double>(total_ - first));
   }
@@ -37,13 +38,13 @@ class falling_rate {
 
 }  // namespace plait::detail
 
-/// Ready-made functions for `trainer_options::rate`: from the step, counted from 0, to a factor of
-/// the optimizer's learning rate, which is the greatest rate of the run. A function of your own,
-/// such as a lambda, can be used in the same way.
+/// Ready-made functions for `trainer_options::rate`. Such a function maps the step, counted from 0,
+/// to a factor of the optimizer's learning rate. The optimizer's learning rate is therefore the
+/// greatest rate of the run. A function of your own, such as a lambda, can be used in the same way.
 ///
-/// All numbers of steps count from the start of training, those in a `warm_up` as well: in
-/// `warm_up(10, cosine(100))` the rate rises in steps 0 to 9, falls from step 10 on and is at its
-/// last value from step 100 on, not 110.
+/// All step numbers count from the start of training, also in a schedule within a `warm_up`: in
+/// `warm_up(10, cosine(100))` the rate rises in steps 0 to 9, falls from step 10 on and has its
+/// last value from step 100 on, not from step 110 on.
 namespace plait::rates {
 
 /// A factor of 1 at every step.
@@ -51,16 +52,16 @@ struct constant {
   double operator()(std::int64_t /*at*/) const { return 1; }
 };
 
-/// Falls along half a cosine from 1 to `final_fraction` at step `total`, and stays there. The
-/// default of `final_fraction` is a tenth.
+/// Falls along half a cosine from 1 to `final_fraction` at step `total`, and stays there. By
+/// default `final_fraction` is 0.1.
 ///
-/// Source: PyTorch's CosineAnnealingLR, which would rise again.
+/// Source: PyTorch's CosineAnnealingLR, which, unlike this class, rises again after step `total`.
 class cosine : public detail::falling_rate {
  public:
   /// Errors: input_error if `total` is below 1 or `final_fraction` negative or not finite.
   explicit cosine(std::int64_t total, double final_fraction = 0.1)
       : falling_rate("rates::cosine", total, final_fraction) {}
-  /// `first`: the step from which it falls.
+  /// Returns the factor at step `at`. `first`: the step at which the fall begins.
   double operator()(std::int64_t at, std::int64_t first = 0) const;
 };
 
@@ -69,7 +70,7 @@ class cosine : public detail::falling_rate {
 /// Source: PyTorch's LinearLR with start_factor = 1.
 class linear : public detail::falling_rate {
  public:
-  /// Errors: as cosine.
+  /// Errors: the errors of cosine.
   explicit linear(std::int64_t total, double final_fraction = 0)
       : falling_rate("rates::linear", total, final_fraction) {}
   /// \see cosine::operator()
@@ -78,8 +79,8 @@ class linear : public detail::falling_rate {
   }
 };
 
-/// Begins at 1 and is multiplied by `factor` once in `every` steps: `step(30, 0.1)` is 0.1 from
-/// step 30 on and 0.01 from step 60 on.
+/// A factor that begins at 1 and is multiplied by `factor` after each `every` steps: `step(30,
+/// 0.1)` is 0.1 from step 30 on and 0.01 from step 60 on.
 ///
 /// Source: PyTorch's StepLR.
 class step {
@@ -117,17 +118,18 @@ class one_cycle {
 };
 
 /// Rises linearly over `steps` steps to the first factor of `then`, and follows `then` from step
-/// `steps` on. The first step trains, too: its factor is 1 / `steps`, not 0. With `steps` 0 there
-/// is no rise.
+/// `steps` on. Step 0 has 1 / `steps` of that factor and not 0, so that step 0 trains, too. With
+/// `steps` 0 there is no rise.
 ///
 /// `then` is called with the step since the start of training. A `cosine` or `linear` falls from
 /// the end of the rise to its own `total`. Other functions, such as a `step`, another `warm_up` or
-/// a lambda, do not learn of the rise.
+/// a lambda, get only the step and do not depend on the rise.
 template <class Then = constant>
   requires std::is_invocable_r_v<double, Then const&, std::int64_t>
 class warm_up {
  public:
-  /// Errors: input_error if `steps` is negative, or if `then` ends before it can begin.
+  /// Errors: input_error if `steps` is negative, or if the total of `then` is not greater than
+  ///         `steps`.
   explicit warm_up(std::int64_t steps, Then then = {}) : steps_(steps), then_(std::move(then)) {
     detail::require_range("rates::warm_up: steps", static_cast<double>(steps),
                           number_ranges::at_least_0);
@@ -157,15 +159,15 @@ class warm_up {
 
 namespace plait::execution {
 
-/// Returns the factor of the learning rate at a step; 1 if there is no function.
+/// Returns the factor of the learning rate at a step; 1 if `rate` is empty.
 ///
 /// Errors: input_error if the factor is negative or not finite, or if it is above 1 and `allowed`
 ///         is false.
 double rate_at(std::function<double(std::int64_t)> const& rate, std::int64_t step,
                bool allowed = false);
 
-/// Calls each(step) for steps 0, 1, 2, 4, ... 2^20. A schedule is a function, so ranks and
-/// checkpoints can only compare some of its values.
+/// Calls each(step) for steps 0, 1, 2, 4, ... 2^20. A schedule is a function, which cannot be
+/// compared as a whole, so ranks and checkpoints compare its values at these steps.
 template <class Each>
 void for_some_steps(Each each) {
   for (std::int64_t step = 0; step <= std::int64_t{1} << 20; step = std::max(2 * step, step + 1))

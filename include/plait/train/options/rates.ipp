@@ -72,7 +72,7 @@ PLAIT_DECL double rate_at(std::function<double(std::int64_t)> const& rate, std::
                           bool allowed) {
   if (!rate) return 1;
   double const factor = rate(step);
-  constexpr double rounding = 1e-9;  // room for a function whose greatest value is 1
+  constexpr double rounding = 1e-9;  // tolerance for a function whose greatest value is 1
   if (factor >= 0 && factor <= (allowed ? number_ranges::greatest_finite : 1 + rounding))
     return factor;
   refuse_factor(factor, step);

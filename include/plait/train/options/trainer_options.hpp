@@ -12,26 +12,28 @@
 
 namespace plait {
 
-/// The options of a trainer, besides its optimizer.
+/// The options of a trainer, except its optimizer.
 struct trainer_options {
   /// The ways to deal with a step whose loss is not finite, or whose gradient norm is not finite if
   /// the step computes it. All ranks decide alike, because both numbers are sums over all ranks.
   enum class not_finite : int {
-    stop,     ///< not_finite_error ends the job, without the update
-    skip,     ///< the update is left out, and counted as skipped; the batch counts as taken
-    train_on  ///< the update is made with these gradients, unless `clip` meets a norm that is not
+    stop,     ///< the job ends with not_finite_error, and the update is left out
+    skip,     ///< the update is left out and counted as skipped; training continues with the next
+              ///< batch
+    train_on  ///< the update uses these gradients, unless `clip` is set and their norm is not
               ///< finite
   };
 
   std::uint64_t seed = 0;
-  /// The greatest norm of the gradients; greater ones are scaled down to it. 0: no clipping.
+  /// The greatest norm of the gradients. Gradients with a greater norm are scaled down to this
+  /// norm. 0: no clipping.
   double clip = 0;
-  /// The factor of the learning rate at a step, counted from 0: one of `plait::rates`, or a
-  /// function of yours; without a function it is 1. It depends on the step alone, and is the same
-  /// on all ranks, which compare it at steps 0, 1, 2, 4, ... 2^20.
+  /// The factor of the learning rate at a step, counted from 0: one of `plait::rates`, or your own
+  /// function; without a function the factor is 1. The factor must depend only on the step and be
+  /// equal on all ranks, which compare it at steps 0, 1, 2, 4, ... 2^20.
   std::function<double(std::int64_t)> rate{};
-  /// Allows factors above 1. Otherwise they are an error, since most of them are learning rates by
-  /// mistake.
+  /// Allows factors above 1. Otherwise a factor above 1 is an error, because most such factors are
+  /// absolute learning rates by mistake.
   bool rate_above_1 = false;
   /// Groups of parameters with other learning rates or weight decay, by name. The first group that
   /// matches a parameter counts; parameters that no group matches have factors of 1. A group that
@@ -40,10 +42,11 @@ struct trainer_options {
   /// Keeps exponential moving averages of the weights, for `trainer_on::with_ema`: after each
   /// update average = `average` * average + (1 - `average`) * weight. 0 keeps none, 0.999 is usual.
   double average = 0;
-  /// Lets the device record the first step and repeat it, where it can (CUDA graphs).
+  /// Lets the device record the first step and replay it in later steps, if the device can (CUDA
+  /// graphs).
   bool replay = false;
   /// The way to deal with a step that is not finite. With `skip` each step computes the norm of the
-  /// gradients, as with `clip`: set `gradient_norm` in a workload. The host does not wait longer.
+  /// gradients, as with `clip`: set `gradient_norm` in a workload. This adds no wait of the host.
   not_finite on_not_finite = not_finite::stop;
   /// The guard that ends the job after the step in which a signal arrives at one of its processes,
   /// see `trainer_on::on_stop`; null: signals have their usual effect. The guard outlives the
@@ -51,23 +54,25 @@ struct trainer_options {
   stop_on_signals const* stop = nullptr;
 };
 
-/// The report of one step, the same on every rank except `waited`.
+/// The report of one step, the same on every rank, except for `waited`.
 ///
 /// Example (tests/reference/names_in_use_test.cpp step_report):
 ///     plait::step_report const report = trainer.step(batches.at(0));
 ///     if (rank.is_root())
 ///       std::printf("step %ld  loss %.4f\n", long(report.step), report.loss);
 struct step_report {
-  std::int64_t step = 0;     ///< counted from 0
+  std::int64_t step = 0;     ///< number of the step, counted from 0
   double loss = 0;           ///< the loss of the global batch, before the update
   double labels = 0;         ///< targets that count for the first loss, or the sum of their weights
-  double learning_rate = 0;  ///< the rate of this step, with its factor
+  double learning_rate = 0;  ///< the rate of this step, multiplied by its factor
   double gradient_norm = 0;  ///< the norm before clipping; 0 if the trainer neither clips nor skips
-  /// The weighted terms of which the loss is the sum: one number for each loss and for each layer
-  /// that adds to the loss in mid-model, in the order of the model. Their names are
+
+  /// The weighted terms whose sum is the loss: one number for each loss, and for each layer within
+  /// the model that adds to the loss, in the order of the model. Their names are
   /// `plan::loss_term_names()`.
   ext::static_vector<double, ext::most_loss_terms> terms{};
   double waited = 0;  ///< seconds in which this rank waited for the samples of the batch
+
   /// The number of steps of this run, up to this one, whose update was left out because the step
   /// was not finite.
   std::int64_t skipped = 0;

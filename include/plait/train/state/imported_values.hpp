@@ -22,7 +22,7 @@ namespace plait::execution {
 /// The digest of the values that a rank has imported for a parameter.
 struct imported_values {
   static constexpr std::uint64_t absent = 0;  ///< the rank has no such parameter
-  static constexpr std::uint64_t kept = 1;    ///< the source has left the parameter as it was
+  static constexpr std::uint64_t kept = 1;    ///< the source has left the parameter unchanged
 
   /// The part of a parameter that a rank imports: all of it, or the block that the rank holds.
   enum extent { whole, blocks };
@@ -38,8 +38,9 @@ struct imported_values {
 };
 
 /// Requires that the ranks have imported the same values of a parameter. `all`: the digests of some
-/// parameters on all ranks; `index`: the place of this parameter's digest. `is_same(one, other)`:
-/// returns true if two ranks have imported the same elements.
+/// parameters on all ranks; `index`: the index of this parameter's digest among a rank's digests.
+/// `is_same(one, other)`: returns true if two ranks import the same elements of the parameter, so
+/// that their digests must be equal.
 ///
 /// Errors: input_error if two ranks that have the parameter differ.
 template <class IsSame>
@@ -64,13 +65,13 @@ template <class IsSame>
         throw input_error({trainer, ": import_parameters: the ranks differ in the values of ",
                            in_quotes(name), ": ", said(first), ", ", said(at),
                            "; the source gives the same whole values on every rank"});
-      if (same) break;  // rank `first` has been compared with all ranks in front of it
+      if (same) break;  // rank `first` has been compared with all earlier ranks
     }
 }
 
-/// Requires that all ranks have imported the same values of each parameter that they have. Returns,
-/// for each parameter of the model by number, 1 if it has been imported and 0 otherwise; the same
-/// on all ranks.
+/// Requires that all ranks that have a parameter have imported the same values for it. Returns a
+/// list with an entry for each parameter of the model: 1 if the parameter has been imported, and 0
+/// otherwise. All ranks get the same list.
 ///
 /// Errors: input_error that names the first parameter that differs, on all ranks.
 template <class Plan>

@@ -27,15 +27,16 @@
 
 namespace plait::execution {
 
-/// The memory of the state that one rank trains: parameters, copies of them if layers compute in
-/// another type, gradients, the states of the optimizer one after the other, and averages.
+/// The memory of the state that one rank trains: the parameters, copies of the parameters if layers
+/// compute in another type, the gradients, the states of the optimizer one after the other, and the
+/// averages.
 template <class Rank>
 struct training_arenas {
   typename Rank::device_type::arena parameters{}, copies{}, gradients{}, state{}, averages{};
 };
 
-/// The element types of a job: of its activations, of the parameters that its optimizer updates,
-/// and of their gradients; see parallel.
+/// The element types of a job: the type of activations, the type of the parameters that the
+/// optimizer updates, and the type of the gradients; see parallel.
 template <class Element, class ParameterElement, class GradientElement>
 struct element_types {
   using element = Element;
@@ -43,8 +44,8 @@ struct element_types {
   using gradient_element = GradientElement;
 };
 
-/// The places of the parameters of a rank: the layout of its stage, the blocks that it has, and the
-/// accumulators in which it adds up gradients slice by slice.
+/// The layout of a rank's parameters: the layout of its pipeline stage, the blocks of parameters
+/// that the rank has, and the accumulators in which it adds up gradients slice by slice.
 struct placed_parameters {
   parameter_layout layout;
   lean_vector<parameter_block> local;
@@ -79,26 +80,26 @@ class parameter_store {
  public:
   using element = T;
 
-  /// Makes the arenas; start() or take() fills them. `plan`: the facts of the job's plan; `placed`:
-  /// the result of parameters_on. `has_averages`: true if messages are to count the memory of
-  /// averages.
+  /// Allocates the arenas; start() or take() fills them. `plan`: the facts of the job's plan;
+  /// `placed`: the result of parameters_on. `has_averages`: true if out_of_memory messages include
+  /// the memory of averages.
   [[gnu::cold]] parameter_store(Rank& rank, plan_facts const& plan, placed_parameters placed,
                                 training_arenas<Rank>& arenas, int states, bool has_averages);
 
-  /// Fills in the start weights of `seed`, the same under every plan.
+  /// Fills in the start weights, which depend on `seed` but not on the plan.
   [[gnu::cold]] void start(std::uint64_t seed);
 
-  /// Takes over parameters, gradients and states from the arenas `held` of an earlier generation,
-  /// in which the same parameters have the places `local`, and each state of the optimizer has
-  /// `owned_count` elements. Averages are not taken.
+  /// Takes over parameters, gradients and states, but not averages, from the arenas `held` of an
+  /// earlier generation of an elastic job. `local`: the blocks of the same parameters in these
+  /// arenas; `owned_count`: the number of elements of each state of the optimizer there.
   [[gnu::cold]] void take(training_arenas<Rank> const& held,
                           lean_vector<parameter_block> const& local, std::size_t owned_count);
-  /// Takes over the averages from the arenas `held`.
+  /// Takes over the averages from the arenas `held`; `local` is as for take().
   [[gnu::cold]] void take_averages(training_arenas<Rank> const& held,
                                    lean_vector<parameter_block> const& local);
 
   [[nodiscard]] auto const& layout() const { return layout_; }
-  /// Returns the places in the gradients' arena at which slices are added up.
+  /// Returns the layout of the accumulators of slices in the arena of gradients.
   [[nodiscard]] slice_arena const& slices() const { return slices_; }
   [[nodiscard]] lean_vector<parameter_block> const& local() const { return local_; }
   /// Returns the blocks that this rank's optimizer updates.
@@ -129,23 +130,25 @@ class parameter_store {
     return has_copies ? copies() + block.parameters_at : nullptr;
   }
 
-  /// Calls source(name, parameter_info, whole values to fill), without padding, for each parameter
-  /// and keeps this rank's block. A source that returns false has left the parameter as it is.
-  /// Returns the digests that ranks compare.
+  /// Calls source(name, parameter_info, span to fill) for each parameter and keeps this rank's
+  /// block. The span has room for the whole parameter without padding. If the source returns false,
+  /// the parameter stays as it is. Returns the digests that ranks compare.
   ///
   /// Errors: input_error that names the first parameter with a value that is not finite.
   template <class Source>
   [[gnu::cold]] lean_vector<imported_values> import_from(Source source);
 
-  /// Imports this rank's block of each parameter, and asks the source for nothing else. Returns the
-  /// digests that ranks compare.
+  /// Imports this rank's block of each parameter, and reads only these blocks from the source.
+  /// Returns the digests that ranks compare.
   [[gnu::cold]] lean_vector<imported_values> import_blocks(state_source& source);
 
-  /// Fills `block` with this rank's elements of a parameter, and its padding with zeros.
+  /// Fills `block` with this rank's elements of a parameter, and the padding of the block with
+  /// zeros.
   [[gnu::cold]] void read_block(state_source& source, parameter_block const& parameter,
                                 std::vector<parameter_element>& block);
-  /// Reads one rectangle into `out`, whose first element has the place `base`. If its rows are
-  /// contiguous there, the source writes to `out` directly.
+  /// Reads one rectangle of a parameter into `out`, whose first element has the index `base` in the
+  /// rank's block. If the rows of the rectangle are contiguous in `out`, the source writes to `out`
+  /// directly.
   [[gnu::cold]] void read_rectangle(state_source& source, std::string const& name,
                                     parameter_info const& info, parameter_rectangle const& each,
                                     std::span<parameter_element> out, std::size_t base);
@@ -155,32 +158,33 @@ class parameter_store {
     return block_in(layout_, layout_.parameters_at, bucket,
                     number_of_block(rules().kept, rank_.grid(), rank_.place()));
   }
-  /// Calls action(elements, offset) for this rank's block of each bucket that is not kept whole.
-  /// `elements`: the range of the block in the layout; `offset`: its place in the arena that layers
-  /// see.
+  /// Calls action(elements, offset) for this rank's block of each bucket of which the rank keeps
+  /// only a block. `elements`: the range of the block in the layout; `offset`: the offset of the
+  /// block in the arena that layers see.
   [[gnu::cold]] void for_each_kept_block(
       function_reference<void(element_range const&, std::size_t)> action) const;
-  /// Returns the place of this rank's block of an exported bucket, in the arena and in the bucket.
+  /// Returns the range of this rank's block of an exported bucket in the arena, and the block's
+  /// offset in the bucket.
   [[nodiscard]] [[gnu::cold]] block_of_bucket exported_block(int bucket, bool of_gradients) const;
 
-  /// Downloads frozen parameters from the arena that layers see, in the type of the other
-  /// parameters.
+  /// Downloads frozen parameters from the arena that layers see, and converts them to the type of
+  /// the other parameters.
   [[gnu::cold]] void download_frozen(element_range const& range,
                                      std::span<parameter_element> to) const;
 
-  /// Uploads a parameter's block to the places at which it is kept and owned.
+  /// Uploads a parameter's block to the arena of owned parameters and to the arena that layers see.
   [[gnu::cold]] void set(parameter_block const& parameter,
                          std::vector<parameter_element> const& values);
 
   /// Allocates memory whose size does not depend on the batch.
   [[gnu::cold]] arena allocate(std::size_t bytes);
 
-  /// Returns the bytes of the arenas, and of the room that the rank's sums have taken.
+  /// Returns the bytes of the arenas, and of the memory that the rank has allocated for sums.
   [[nodiscard]] memory_need allocated() const;
 
  private:
   /// True if layers see copies of the parameters, in another type. Then the arena of parameters has
-  /// only the elements that the rank owns, and frozen parameters exist as copies alone.
+  /// only the elements that the rank owns, and frozen parameters exist only as copies.
   static constexpr bool has_copies = !std::is_same_v<T, parameter_element>;
 
   [[nodiscard]] parameter_rules const& rules() const { return plan_.numbers.rules; }
@@ -199,8 +203,8 @@ class parameter_store {
     return !rules().keeps_blocks() ||
            overlap(layout_.regions[parameter_layout::over_tensor], parameter).count > 0;
   }
-  /// Uploads a parameter's block, or the part of it that this rank keeps, to the arena that layers
-  /// see.
+  /// Uploads a parameter's block, or the part of the block that this rank keeps, to the arena that
+  /// layers see.
   [[gnu::cold]] void set_kept(parameter_block const& parameter, std::vector<T> const& values);
   /// Uploads the elements of a parameter that are in `block`. `to`: the address of the block.
   template <class Element>
@@ -212,13 +216,13 @@ class parameter_store {
     return reinterpret_cast<parameter_element*>(arenas_.state.data());
   }
 
-  /// Copies a parameter's elements, from offset `from` of the arena `held`, to their place in the
-  /// arena `to`, `behind` elements after its beginning.
+  /// Copies the elements of the parameter `where` from offset `from` of the arena `held` to the
+  /// arena `to`, at the offset that the layout gives plus `behind` elements.
   template <class Element>
   void copy(arena const& held, std::size_t from, arena const& to, parameter_block const& where,
             std::size_t behind = 0) const;
 
-  /// Fills the arenas with zeros, also the padding.
+  /// Fills the arenas, including padding, with zeros.
   [[gnu::cold]] void clear();
 
   Rank& rank_;
@@ -312,7 +316,7 @@ auto parameter_store<Elements, Rank>::import_from(Source source) -> lean_vector<
     else if (!source(parameter.name, info.unpadded(), whole)) continue;
     if (auto const problem = not_finite<parameter_element>(parameter.name, values);
         !problem.empty())
-      throw input_error({"import_parameters: ", problem, "; nothing can be trained from there"});
+      throw input_error({"import_parameters: ", problem, "; correct the source of the values"});
     if (is_whole(parameter)) {
       set(parameter, values);
     } else {
@@ -336,7 +340,7 @@ auto parameter_store<Elements, Rank>::import_blocks(state_source& source)
     read_block(source, parameter, block);
     if (auto const problem = not_finite<parameter_element>(parameter.name, block); !problem.empty())
       throw input_error({"import_parameters: ", problem,
-                         " in this rank's block; nothing can be trained from there"});
+                         " in this rank's block; correct the source of the values"});
     set(parameter, block);
     out.back().read(block);
   }

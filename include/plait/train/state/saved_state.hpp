@@ -23,7 +23,8 @@ struct saved_tensor {
   parameter_info info{};
 };
 
-/// A rectangle of a parameter that a rank saves; its place is in the rank's copy.
+/// A rectangle of a parameter that a rank saves. The place in `where` is the offset in the copy
+/// that saved_state::copy() makes.
 struct saved_rectangle {
   std::string name;  ///< the name of the parameter
   parameter_info info{};
@@ -31,8 +32,9 @@ struct saved_rectangle {
   bool is_alone = false;  ///< frozen or a buffer: it has no optimizer state and no average
 };
 
-/// The origin of a resumed run: step `step` takes batch `batch`, and each later step the next
-/// batch. If step 1000 takes batch 0 of other data, step 1001 takes batch 1.
+/// The first step of a resumed run, and the batch of this step: step `step` takes batch `batch`,
+/// and each later step takes the next batch. If step 1000 takes batch 0 of new data, step 1001
+/// takes batch 1.
 struct run_origin {
   std::int64_t step = 0;
   std::uint64_t batch = 0;
@@ -45,7 +47,7 @@ struct job_generation {
   std::int64_t number = 0;
 };
 
-/// A source of elements of whole tensors, from which a rank restores a state.
+/// A source of saved tensors, such as a checkpoint, from which a rank restores its part of a state.
 class state_source {
  public:
   state_source() = default;
@@ -53,11 +55,12 @@ class state_source {
   state_source& operator=(state_source const&) = delete;
   virtual ~state_source() = default;
 
-  /// Returns true if there is such a tensor. import_parameters keeps the parameters that a source
-  /// lacks. Tensors of other kinds that a source lacks are reset.
+  /// Returns true if the source has a tensor with this name. If it lacks a parameter,
+  /// import_parameters keeps the present values. If it lacks a tensor of another kind, such as an
+  /// optimizer state, the tensor is reset.
   [[nodiscard]] virtual bool contains(std::string_view name) const;
-  /// Returns the number of updates that the optimizer's states of a parameter have seen; nothing
-  /// means as many as there were steps.
+  /// Returns the number of updates that the optimizer's states of a parameter have had; nullopt:
+  /// the number of steps of the run.
   [[nodiscard]] virtual std::optional<std::int64_t> age(std::string_view name) const;
   /// Fills `out` with the elements of a rectangle of tensor `name`, row by row, in the element type
   /// of the state that is restored.
@@ -69,24 +72,24 @@ class state_source {
 
 namespace plait::detail {
 
-/// The name of the setting for the hardware and library that decide on the last bits of results:
-/// device::kind of the first rank.
+/// The name of the setting that identifies the hardware and the library of the first rank
+/// (device::kind). The last bits of results depend on them.
 inline constexpr char const* kind_setting = "kind";
 
 }  // namespace plait::detail
 
 namespace plait {
 
-/// The state of a trainer as checkpoints see it, of one type for all trainers. It consists of the
-/// parameters as the optimizer has them and, for each trained parameter, of the optimizer's states
-/// and the average, if there are any. Each of these is a kind, named by the suffix of its tensors:
-/// with AdamW, the tensors of parameter `wte.weight` are `wte.weight` (kind ""),
-/// `wte.weight.exp_avg` and `wte.weight.exp_avg_sq`.
+/// The interface through which checkpoints save and restore the state of any trainer. The state
+/// consists of the parameters in the optimizer's type and, for each trained parameter, of the
+/// optimizer's states and the average, if there are any. Each of these is a kind of tensor, named
+/// by the suffix of its tensors: with AdamW, the tensors of parameter `wte.weight` are `wte.weight`
+/// (kind ""), `wte.weight.exp_avg` and `wte.weight.exp_avg_sq`.
 ///
-/// All ranks of a job together save each element of each kind once: ranks that hold the same
-/// elements divide them among themselves, so that 4 data ranks write a quarter each. A rank
-/// restores rectangles of whole tensors, by name, so a state may have been saved under any other
-/// plan.
+/// The ranks of a job together save each element of each kind once. Ranks that hold the same
+/// elements divide the elements among themselves, so that each of 4 data ranks writes a quarter. A
+/// rank restores rectangles of whole tensors, by name, so a state may have been saved under any
+/// other plan.
 /// Threads: used by the thread of its rank; copies belong to the caller.
 class saved_state {
  public:
@@ -101,7 +104,7 @@ class saved_state {
   [[nodiscard]] virtual int world_size() const = 0;
   /// Returns up to `most_numbers` numbers of each rank, the numbers of rank r at [r]. Collective.
   ///
-  /// Moves: the row of the plan's list by which ranks compare what must be the same.
+  /// Moves: the all_reduce by which ranks compare numbers that must be equal.
   [[nodiscard]] virtual std::vector<std::vector<std::uint64_t>> of_all_ranks(
       std::vector<std::uint64_t> numbers) const = 0;
 
@@ -109,55 +112,57 @@ class saved_state {
   /// saved run, to continue as if it had not been interrupted. The number of ranks and the policies
   /// are not among them.
   [[nodiscard]] virtual std::vector<std::pair<std::string, std::string>> settings() const = 0;
-  /// Returns the tensors of all kinds, of the whole model.
+  /// Returns the tensors of all kinds for the whole model.
   [[nodiscard]] virtual std::vector<ext::saved_tensor> tensors() const = 0;
-  /// Returns the tensors of the parameters alone, of the whole model.
+  /// Returns only the tensors of the parameters, for the whole model.
   [[nodiscard]] virtual std::vector<ext::saved_tensor> parameters() const = 0;
   [[nodiscard]] virtual std::vector<std::string> const& kinds() const = 0;
-  /// Returns the bytes of an element: 8 for double, 4 for float, 2 for bfloat16.
+  /// Returns the number of bytes of an element: 8 for double, 4 for float, 2 for bfloat16.
   [[nodiscard]] virtual std::size_t element_bytes() const = 0;
 
   /// Returns the rectangles of all parameters that this rank saves, in the order of the layers.
   [[nodiscard]] virtual std::vector<ext::saved_rectangle> rectangles() const = 0;
   /// Returns the number of elements of this rank's copy of one kind.
   [[nodiscard]] virtual std::size_t count() const = 0;
-  /// Copies this rank's elements of a kind to the host.
+  /// Copies the elements of a kind that this rank saves to the host, to the address `to`.
   virtual void copy(std::size_t kind, void* to) const = 0;
 
-  /// Restores a kind, the parameters first. A tensor of another kind that the source lacks is
-  /// reset, as if training began with the present parameters: the optimizer's states are zeros, and
-  /// averages are the parameters. The optimizer's states of a parameter belong together: if the
-  /// source lacks one, all of them are reset.
+  /// Restores the tensors of a kind. The caller restores the parameters first. If the source lacks
+  /// a tensor of another kind, the tensor is reset, as if training began with the present
+  /// parameters: the optimizer's states become zeros, and averages become the parameters. The
+  /// optimizer's states of a parameter belong together: if the source lacks one, all of them are
+  /// reset.
   ///
   /// Errors: the exceptions of the source; the trainer cannot be used afterwards.
   virtual void restore(std::size_t kind, ext::state_source& from) = 0;
   /// Restores the ages of the optimizer's states, after go_on_at: the ages of the source, and 0 for
   /// states that restore() has reset. All ranks call it.
   virtual void restore_ages(ext::state_source const& from) = 0;
-  /// Returns the parameters whose states have seen another number of updates than there were steps,
-  /// with that number; the same on all ranks.
+  /// Returns the parameters whose optimizer states have had a number of updates that differs from
+  /// the number of steps, with the number of updates. All ranks return the same.
   [[nodiscard]] virtual std::vector<std::pair<std::string, std::int64_t>> ages() const = 0;
 
-  /// Imports the parameters alone, as a start: this rank's block of each parameter that the source
-  /// has. Ranks that have the same block compare it. All ranks call it. As with
-  /// `trainer.import_parameters`, the states and averages of imported parameters are reset, values
-  /// that are not finite and ranks that differ are errors, and a later generation of an elastic job
-  /// imports nothing.
+  /// Imports only parameters, for example pretrained weights: this rank's block of each parameter
+  /// that the source has. Ranks that have the same block compare digests of it. All ranks call this
+  /// function. As with `trainer.import_parameters`, the states and averages of imported parameters
+  /// are reset, values that are not finite and ranks that differ are errors, and a later generation
+  /// of an elastic job imports nothing.
   virtual void import_parameters(ext::state_source& from) = 0;
 
   /// Returns the number of completed steps.
   [[nodiscard]] virtual std::int64_t step() const = 0;
-  /// Makes `from.step` the next step, with batch `from.batch`. The optimizer's states have then
-  /// seen as many updates as there were steps. All ranks call it.
+  /// Makes `from.step` the next step, with batch `from.batch`. The ages of the optimizer's states
+  /// are set to this number of steps. All ranks call this function.
   virtual void go_on_at(ext::run_origin const& from) = 0;
   [[nodiscard]] virtual ext::run_origin origin() const = 0;
   /// Returns true if the state comes from an earlier generation of an elastic job; then there is
   /// nothing to restore.
   [[nodiscard]] virtual bool is_held() const = 0;
   [[nodiscard]] virtual ext::job_generation generation() const { return {}; }
-  /// Ends the generation of an elastic job if newcomers, and no other ranks, have something wrong.
-  /// `wrong(rank, reference)` returns a sentence about the difference of a rank from an accepted
-  /// rank, "" if there is none; the same on all ranks.
+  /// Ends the generation of an elastic job if newcomers, but no accepted ranks, differ from the
+  /// ranks that have trained the job. `wrong(rank, reference)` returns a sentence that describes
+  /// the difference between a rank and an accepted rank, or "" if they are equal. It returns the
+  /// same on all ranks.
   ///
   /// Errors: refused_newcomer, generation_ended.
   virtual void refuse_newcomers(ext::function_reference<std::string(int, int)> wrong) const {

@@ -14,13 +14,14 @@
 
 namespace plait::execution {
 
-/// Writes the start values of a rank's block of a parameter. Each is a function of the seed, the
-/// number of the parameter and the global index of the element, so every plan starts from the same
-/// weights, and ranks send none. `rectangles`: the elements of the parameter in the block, with
-/// places in it. Other elements are padding, and become zeros.
+/// Writes the initial values of a rank's block of a parameter. Each value is a function of the
+/// seed, the number of the parameter and the global index of the element. So every plan starts with
+/// the same weights, and ranks need not send them. `rectangles`: the parts of the parameter that
+/// the block contains, with their offsets in the block. Other elements of the block are padding,
+/// and become zeros.
 ///
-/// Threads: a large block is cut into up to `threads` pieces, each made by a thread of its own; the
-///          values do not depend on them.
+/// Threads: up to `threads` threads compute the values of a large block; the values do not depend
+///          on the number of threads.
 template <class T>
 [[gnu::cold]] void initial_values(parameter_info const& info, int number, std::uint64_t seed,
                                   lean_vector<parameter_rectangle> const& rectangles,
@@ -42,7 +43,7 @@ template <class T>
                      else random_normals(key, global + (begin - local), scale, out);
                    });
   };
-  constexpr std::size_t worth_a_thread = std::size_t{1} << 15;  // takes 0.2 ms
+  constexpr std::size_t worth_a_thread = std::size_t{1} << 15;  // this many take 0.2 ms
   std::size_t const count = std::max(worth_a_thread, (block.size() + threads - 1) / threads);
   lean_vector<std::jthread> others;
   for (std::size_t begin = count; begin < block.size(); begin += count) {
@@ -56,8 +57,9 @@ template <class T>
   make({0, std::min(count, block.size())});
 }
 
-/// Copies a rank's block out of a whole parameter; elements that are in no rectangle become zeros.
-/// Places of rectangles are within the block; `width`: the columns of the whole parameter.
+/// Copies a rank's block out of a whole parameter. Elements of the block that are in no rectangle
+/// become zeros. `rectangles`: the parts of the parameter that the block contains, with their
+/// offsets in the block; `width`: the number of columns of the whole parameter.
 template <class T>
 void take_block(lean_vector<parameter_rectangle> const& rectangles, std::size_t width,
                 std::span<T const> values, std::span<T> block) {

@@ -12,21 +12,21 @@
 
 namespace plait::execution {
 
-/// The ages of an optimizer's states: the number of updates that the states of each parameter have
-/// seen.
+/// The ages of an optimizer's states: for each parameter, the number of updates that its states
+/// have had.
 ///
-/// A state that is reset in step 1000 has the age 0: the bias correction of Adam is a function of
-/// the age, not of the step. All ages grow by one with each update. So one number is enough as long
-/// as all states have begun together. Otherwise there is one more number for each parameter of the
-/// model: the difference between the oldest age and the age of its states. All ranks have the same
-/// numbers.
+/// A state that is reset in step 1000 has age 0 then. The age matters because the bias correction
+/// of Adam is a function of the age, not of the step. All ages increase by one with each update. So
+/// one number is enough as long as all states have the same age. Otherwise the class also keeps a
+/// number for each parameter of the model: the difference between the oldest age and the age of the
+/// parameter's states. All ranks have the same numbers.
 class state_ages {
  public:
-  /// Returns the number of updates that the oldest states have seen.
+  /// Returns the number of updates that the oldest states have had.
   [[nodiscard]] std::int64_t oldest() const { return oldest_; }
   [[nodiscard]] bool are_equal() const { return younger_by_.empty(); }
   /// Returns the difference between the oldest age and the age of a parameter's states; `number`:
-  /// its number among all parameters of the model.
+  /// the index of the parameter among all parameters of the model.
   [[nodiscard]] std::int64_t younger_by(int number) const {
     return are_equal() ? 0 : younger_by_[std::size_t(number)];
   }
@@ -48,15 +48,16 @@ class state_ages {
   lean_vector<std::int64_t> younger_by_{};
 };
 
-/// A block that an optimizer updates at once. All of its states have the same age.
+/// A block of parameters that an optimizer updates in one call, because all of their states have
+/// the same age.
 struct aged_block {
   owned_block block{};
   std::int64_t younger_by = 0;
-  std::size_t age = 0;  ///< the index of its age in the rank's list of ages; 0: the oldest
+  std::size_t age = 0;  ///< index of the age in the rank's list of different ages; 0: the oldest
 };
 
 /// Cuts a block that an optimizer owns at each element where the age of the states changes.
-/// Elements of no parameter, and elements that are not trained, stay with the elements in front of
+/// Padding, and elements that are not trained, belong to the same piece as the elements in front of
 /// them.
 [[nodiscard]] [[gnu::cold]] lean_vector<aged_block> blocks_of_one_age(
     static_view<parameter_entry> entries, lean_vector<parameter_block> const& parameters,

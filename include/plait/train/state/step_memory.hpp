@@ -14,24 +14,25 @@
 
 namespace plait::execution {
 
-/// The numbers of one step in the device's memory. The host uploads some of them before the step,
-/// its operations compute the others, and the host reads all of them after it.
+/// The numbers of one step in the device's memory. The host uploads some of these numbers before
+/// the step, the operations of the step compute the others, and the host reads all of them after
+/// the step.
 template <class Optimizer, int Terms>
 struct step_scalars {
   using terms = std::array<double, std::size_t(Terms)>;
-  terms label_count{};  ///< the count of each term: of this rank, then of the global batch
-  terms loss_scale{};   ///< the weight of each term / its count
+  terms label_count{};  ///< the count of each term: first for this rank, then for the global batch
+  terms loss_scale{};   ///< the weight of each term / the term's count
   terms loss{};
-  double stop = 0;  ///< the votes to stop, in one sum with the loss; see stop_summand
+  double stop = 0;  ///< the votes to stop, which ranks sum together with the loss; see stop_summand
   double gradient_norm = 0;
   double gradient_scale = 1;
   std::uint32_t step = 0;
-  std::uint32_t skipped = 0;  ///< the steps whose update was left out, counted by the host
+  std::uint32_t skipped = 0;  ///< number of steps whose update was left out; the host counts them
   typename Optimizer::numbers optimizer{};
 };
 
-/// Returns the report of step `step` from its numbers, which the host has read. `Terms`: loss_terms
-/// of the job.
+/// Returns the report of step `step` from the numbers of the step, which the host has read.
+/// `Terms`: loss_terms of the job.
 template <class Terms, class Numbers>
 [[nodiscard]] step_report report_of(Numbers const& now, std::int64_t step) {
   step_report report;
@@ -47,10 +48,11 @@ template <class Terms, class Numbers>
   return report;
 }
 
-/// Memory on the device for step_scalars, for the squares of each parameter, for the tables of
-/// ranges, which are written when ages of states change, and for the numbers that ranks compare, at
-/// the places that the plan gives. The optimizer's numbers for younger states follow the numbers of
-/// the step, where the plan has room for a dozen ages of AdamW. More ages get memory of their own.
+/// Memory on the device, at the offsets that the plan gives. It contains the step_scalars, the sums
+/// of squares of each parameter's gradient, the tables of ranges, which change when ages of
+/// optimizer states change, and the numbers that ranks compare. The optimizer's numbers for younger
+/// states follow the step_scalars, where the plan leaves memory for about 12 ages of AdamW. More
+/// ages get separate memory.
 template <class Device, class Optimizer, int Terms>
 class step_memory {
   using numbers_type = step_scalars<Optimizer, Terms>;
@@ -60,7 +62,8 @@ class step_memory {
                 sizeof(squares_range) == number_tables::squares_bytes);
 
  public:
-  /// `squares`: the number of sums of squares.
+  /// `squares`: the number of sums of squares; `squared`: the ranges of gradients that this rank
+  /// squares.
   [[gnu::cold]] step_memory(Device& device, number_tables const& where,
                             lean_vector<squares_range> const& squared, int squares);
 
@@ -79,14 +82,15 @@ class step_memory {
   }
   /// Returns the counts and the losses of each slice, in a plan with slices.
   [[nodiscard]] double* of_slices() const { return slices_; }
-  /// Returns the sums of squares.
+  /// Returns the sums of squares of the gradients.
   [[nodiscard]] std::span<double> norm_partials() const { return squares_; }
-  /// Returns the ranges of block `block`.
+  /// Returns the ranges, with their factors, of the block with index `block`.
   [[nodiscard]] std::span<update_range const> updated(std::size_t block) const {
     return updated_[block];
   }
   [[nodiscard]] std::span<squares_range const> squared() const { return squared_; }
-  /// Returns the table of the numbers that ranks compare, of all ranks.
+  /// Returns the table in which ranks exchange the numbers that they compare, with a row for each
+  /// rank.
   [[nodiscard]] std::uint64_t* agreed() const { return agreed_; }
 
  private:

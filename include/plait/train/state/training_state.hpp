@@ -29,31 +29,32 @@ namespace plait::execution {
 /// The state that a trainer trains, and the number of its next step. In an elastic job the trainer
 /// of the next generation takes it over.
 ///
-/// A rank may fail in the middle of a step, and the states that the others have then must fit
-/// together. So a step changes the state only after its last transfer, in which all ranks take
+/// A rank may fail in the middle of a step, and the states of the other ranks must still fit
+/// together then. So a step changes the state only after its last transfer, in which all ranks take
 /// part: a rank that completes this transfer knows that all ranks have the reduced gradients. So
 /// ranks of one generation are at most one step apart. If rank 2 has done step 99 and rank 5 has
 /// not, rank 5 has the gradients of step 99: it needs only the numbers of that step, such as the
-/// factor of clipping, to update itself.
+/// factor of clipping, to compute the update itself.
 ///
 /// `Numbers`: step_scalars, the numbers of a step.
 template <class Rank, class Numbers>
 struct training_state {
   training_arenas<Rank> arenas{};
-  lean_vector<parameter_block> local{};  ///< the places of parameters in the arenas
+  lean_vector<parameter_block> local{};  ///< the blocks of parameters in the arenas
   std::size_t owned_count = 0;
   int stage = 0, tensor_rank = 0;
   std::int64_t step = 0;  ///< the number of the next step
   state_ages ages{};
   run_origin origin{};
-  bool is_whole = true;   ///< false while the state of another rank is on its way into the arenas
+  bool is_whole = true;   ///< false while the arenas receive the state of another rank
   bool is_ready = false;  ///< true if the reduced gradients of the next step are complete
   Numbers last{};         ///< the numbers of the last step
 
-  [[gnu::cold]] ~training_state() = default;  // declared to be cold: a rank ends once
+  [[gnu::cold]] ~training_state() = default;  // cold, because a rank ends once
 
-  /// Advances past a completed step, with the numbers of that step. If its update was left out,
-  /// since the factor of the gradients is nan, the optimizer's states do not get older.
+  /// Advances past a completed step, with the numbers of that step. If the update of the step was
+  /// left out, because the factor of the gradients is NaN, the ages of the optimizer's states do
+  /// not increase.
   void advance(Numbers const& numbers) {
     last = numbers;
     is_ready = false;
@@ -62,8 +63,8 @@ struct training_state {
   }
 };
 
-/// Returns an address that identifies a job and the numbers of its optimizer: another `Job` or
-/// `Numbers` has another address.
+/// Returns an address that identifies the type of a job and of its optimizer's numbers. It differs
+/// for each combination of `Job` and `Numbers`.
 template <class Job, class Numbers>
 [[nodiscard]] void const* kind_of_state() {
   static char const one = 0;
@@ -73,14 +74,14 @@ template <class Job, class Numbers>
 /// The state of a job at the beginning of a generation, the same on all ranks.
 enum class transferred_state : int {
   nothing,  ///< no step has been done
-  state,    ///< every rank is at the same step
+  state,    ///< all ranks have the state of the same step
   lost      ///< steps have been done, but no rank has some part of the state any more
 };
 
-/// Brings the ages of rank `from` to all ranks. `oldest` and `count`: the oldest age on that rank,
-/// and the number of parameters for which it has a number.
+/// Sends the ages of rank `from` to all ranks. `oldest`: the oldest age on rank `from`; `count`:
+/// the number of parameters for which rank `from` has a difference of ages.
 ///
-/// Moves: rows of the list for the set-up, if ages differ.
+/// Moves: all_reduces of the set-up, if the ages of parameters differ.
 [[gnu::cold]] inline state_ages ages_of_rank(agreement_room const& room, state_ages const& mine,
                                              int from, std::uint64_t oldest, std::uint64_t count) {
   lean_vector<std::int64_t> all(static_cast<std::size_t>(count));
@@ -98,17 +99,20 @@ enum class transferred_state : int {
   return out;
 }
 
-/// Brings all ranks of a new generation to the newest step that one of them has done. A rank that
-/// has done it keeps its state. A rank that lacks only this step and has the gradients of the step
-/// updates itself. All other ranks, such as newcomers, receive the state from a rank that has it.
-/// If no rank has, or can make, some part of the state, the state is lost.
+/// Brings all ranks of a new generation to the newest step that a rank has done. A rank that has
+/// done this step keeps its state. A rank that lacks only this step, and has the reduced gradients
+/// of the step, computes the update itself. All other ranks, such as newcomers, receive the state
+/// from a rank that has it. If no rank has, or can compute, some part of the state, the state is
+/// lost.
 ///
 /// `Elements`: element_types of the job; `plan`: the facts of its plan; `load`: the parts of the
 /// state that are neither parameters nor states of the optimizer, such as averages.
-/// catch_up(numbers) updates a rank that lacks the last step of the others and has its gradients.
+/// catch_up(numbers) computes the update on a rank that has the gradients of the newest step but
+/// has not done the step.
 ///
-/// Moves: rows of the list for the set-up; the state, from the first rank along the data axis that
-///        has the newest state to ranks without it, by the rows of `job_part::state_transfer`.
+/// Moves: all_reduces of the set-up; the state, from the first rank along the data axis that has
+///        the newest state to the ranks without this state, by the transfers that the plan lists
+///        for `job_part::state_transfer`.
 /// Errors: the errors of the communicator; a rank that was receiving the state then has none.
 template <class Elements, class Rank, class Numbers>
 [[gnu::cold]] transferred_state transfer_state(Rank& rank, agreement_room const& room,
