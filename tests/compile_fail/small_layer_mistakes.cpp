@@ -6,7 +6,7 @@
 // first: weighted_cross_entropy<Weights, {.smoothing}>: smoothing spreads a label
 // first: loss_of_part<Loss, {.outputs, .first_output}>: Loss takes Taken outputs from
 // first: loss_of_part<Loss, {.targets, .first_target}>: Loss takes TakenTargets targets
-// first: loss_of_part<Loss, Part>: Loss takes several integers for each row; take one that
+// first: loss_of_part<Loss, Part>: Loss takes several integers for each row; take a loss that
 // first: derivative_of<Function>: Function cannot be called with a plait::ext::dual_number
 #include "plait/nn/activation.hpp"
 #include "plait/nn/concat.hpp"
