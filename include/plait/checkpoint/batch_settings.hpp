@@ -11,14 +11,14 @@ namespace plait::detail {
 
 inline constexpr char const* data_set_setting = "data_set";
 
-/// Adds the settings of the batches that a resumed run must repeat, after the other settings. The
-/// data set's text follows its fingerprint; of a long text, the first 2000 bytes and a fingerprint
-/// of the whole.
+/// Adds the settings of the batches, which a resumed run must repeat, to the end of the other
+/// settings. They have a fingerprint of the data set and then its description; of a long
+/// description, they have the first 2000 bytes and a fingerprint of the whole text.
 [[gnu::cold]] void add_settings_of_batches(checkpoint_settings& to, batch_description const& of);
 
-/// Returns the present settings in the form in which `saved` has them. A checkpoint without a text
-/// of its data set may be older than such texts, so the text is then not compared, unless there are
-/// adaptors, which no such checkpoint had.
+/// Returns `now` in a form that can be compared with `saved`. The settings of an older checkpoint
+/// can lack the description of the data set. It is then removed from `now`, too, unless the data
+/// set has adaptors now, which no such checkpoint had.
 [[nodiscard]] [[gnu::cold]] checkpoint_settings settings_to_compare(
     checkpoint_settings now, checkpoint_settings const& saved);
 

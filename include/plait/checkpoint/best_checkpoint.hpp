@@ -18,21 +18,23 @@ namespace plait {
 
 /// The checkpoint with the best weights of a run.
 struct best_checkpoint {
-  std::int64_t step = 0;         ///< steps that were done before it
-  double value = 0;              ///< value of the measure
-  std::string measure{};         ///< "greater accuracy", "lower mean_loss"
-  std::filesystem::path path{};  ///< best-00000300, in the folder of checkpoints
+  std::int64_t step = 0;         ///< the number of steps that were done before it
+  double value = 0;              ///< the value of the measure
+  std::string measure{};         ///< the measure: "greater accuracy", "lower mean_loss"
+  std::filesystem::path path{};  ///< its folder, best-00000300 in the folder of checkpoints
 };
 
 namespace detail {
 
-// Settings that only the checkpoint of the best weights has.
+// The names of two settings that only the checkpoint of the best weights has: the measure and its
+// value.
 inline constexpr char const* best_setting = "best";
 inline constexpr char const* best_value_setting = "best_value";
 
 [[nodiscard]] std::string best_value_text(double value);
 
-/// Checks the value of the best weights' measure, as all ranks were given it.
+/// Checks the measure's value for the weights that may become the best, which all ranks have
+/// exchanged: it must be a number and equal on all ranks.
 ///
 /// Errors: input_error, the same on all ranks.
 [[gnu::cold]] void check_best_value(best_measure const& measure,
@@ -40,8 +42,8 @@ inline constexpr char const* best_value_setting = "best_value";
 
 }  // namespace detail
 
-/// Returns the best weights in a folder of checkpoints, which `checkpoint_options::best` keeps;
-/// nullopt if no complete ones exist.
+/// Finds the checkpoint with the best weights, which `checkpoint_options::best` keeps, in a folder
+/// of checkpoints. Returns nullopt if no complete one exists.
 ///
 /// Errors:  input_error if the folder or a manifest cannot be read.
 /// Threads: any rank may look while others write.
@@ -50,9 +52,10 @@ inline constexpr char const* best_value_setting = "best_value";
 
 namespace detail {
 
-/// Returns the best weights for a run that keeps the best by `measure`.
+/// Finds the best weights of a run that compares weights by `measure`.
 ///
-/// Errors: also input_error if the existing ones are the best by another measure.
+/// Errors: the errors of find_best; input_error if the best weights in the folder were chosen by
+///         another measure.
 [[nodiscard]] [[gnu::cold]] std::optional<best_checkpoint> find_best_by(
     best_measure const& measure, std::filesystem::path const& folder);
 

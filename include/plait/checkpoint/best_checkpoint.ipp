@@ -40,7 +40,7 @@ PLAIT_DECL void check_best_value(best_measure const& measure,
     if (all[rank] != all[0])
       throw input_error({what, best_value_text(value(0)), " on rank 0 and ",
                          best_value_text(value(rank)), " on rank ", rank, " as ", measure.name(),
-                         "; give what trainer.evaluate returns, which is the same on all ranks"});
+                         "; pass the result of trainer.evaluate, which is equal on all ranks"});
   if (std::isnan(value(0)))
     throw input_error({what, "nan as ", measure.name(),
                        ", which is neither better nor worse than another value"});
@@ -59,7 +59,8 @@ PLAIT_DECL std::optional<best_checkpoint> find_best(std::filesystem::path const&
     for (auto const& [name, value] : ext::read_manifest(found.path, on).settings)
       if (name == detail::best_setting) one.measure = value;
       else if (name == detail::best_value_setting) one.value = detail::best_value_from(value);
-    // Two exist if a job was killed before it removed the previous one.
+    // Several checkpoints have best weights if a job was killed before it removed the previous
+    // ones.
     bool const greater = one.measure.starts_with("greater ");
     if (!best || (greater ? one.value > best->value : one.value < best->value)) best = one;
   }
@@ -90,8 +91,8 @@ PLAIT_DECL std::filesystem::path best_weights(std::filesystem::path const& folde
   if (!found)
     detail::file_name("folder of checkpoints", folder)
         .refuse(
-            "has no best weights; a run keeps them that has checkpoint_options{.best = "
-            "measure} and calls after_evaluation(value)");
+            "has no best weights; to keep them, a run sets checkpoint_options{.best = measure} "
+            "and calls after_evaluation(value)");
   return found->path;
 }
 

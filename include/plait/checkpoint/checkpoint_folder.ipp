@@ -58,7 +58,7 @@ PLAIT_DECL void checkpoint_folder::abandon(checkpoint_save const& save) noexcept
   try {
     auto const parts = name_of::from(save.name);
     if (parts && parts->what == name_of::partial) (void)remove(path_ / save.name);
-  } catch (...) {  // it stays, and the next begin() removes it
+  } catch (...) {  // the folder stays, and the next begin() removes it
   }
 }
 
@@ -86,10 +86,11 @@ PLAIT_DECL std::filesystem::path checkpoint_folder::made(std::filesystem::path p
   if (path.empty() || path.native().find('\0') != std::string::npos)
     name.refuse("cannot be used: its name is empty or has a byte that is 0");
   if (job.empty()) name.refuse("cannot be used: the job has no name");
-  if (!path.has_filename()) path = path.parent_path();  // 'a/' is 'a'
+  if (!path.has_filename()) path = path.parent_path();  // 'a/' is the same folder as 'a'
   int code = on.make_folder(path);
   if (code != 0 && code != EEXIST) name.fail("cannot be made", code);
-  // Also if it exists: its maker may have been stopped before this.
+  // The parent is synchronised even if the folder exists: the process that made the folder may have
+  // been stopped before it did so.
   auto const above = path.parent_path();
   if ((code = on.sync_folder(above.empty() ? "." : above)) != 0)
     name.fail("cannot be brought to the disk", code);
@@ -154,8 +155,8 @@ PLAIT_DECL void checkpoint_folder::commit_or_throw(checkpoint_save const& save,
                           detail::in_quotes(job_)}));
   int moved = ENOENT;
   if (last.lease == 0) {
-    // list_checkpoints and the next begin() know the name `aside`; files of other programs stay in
-    // it.
+    // If the job is killed now, list_checkpoints and the next begin() find the old checkpoint under
+    // the name `aside`. Files of other programs stay in it.
     auto const aside = path_ / last.as(name_of::replaced, disk_.random_digits()).text();
     moved = disk_.rename(to, aside);
     if (moved != ENOENT) must(moved);
@@ -171,7 +172,8 @@ PLAIT_DECL void checkpoint_folder::commit_or_throw(checkpoint_save const& save,
   }
   if (int const code = disk_.sync_folder(path_); code != 0)
     name.fail("is written, but its name cannot be brought to the disk", code);
-  // A later owner of the folder may count on the old files.
+  // The call throws if the folder has a newer owner, whose list may name the old files; they then
+  // stay.
   lease_.require();
   std::erase_if(old, [&](auto const& one) { return one.job != job_; });
   (void)discard(old);
@@ -209,8 +211,8 @@ PLAIT_DECL void checkpoint_folder::clean() {
       continue;
     }
     auto const found = detail::look_at_checkpoint(path, parts->step, disk_);
-    // A checkpoint of an elastic job that neither counts nor has a manifest was being removed,
-    // although after a power failure its name may not say so.
+    // An elastic job's checkpoint that does not count and has no manifest was being removed, even
+    // if a power failure has undone the rename that marks it.
     bool const is_empty = !counted.has(*parts) && found.job.empty();
     if (parts->what == name_of::removing || is_empty) {
       if (found.job.empty() || found.job == job_) remains.push_back(path);
@@ -218,19 +220,21 @@ PLAIT_DECL void checkpoint_folder::clean() {
       auto const last = path_ / parts->as(name_of::complete).text();
       if (!counted.has(*parts) || detail::look_at_checkpoint(last, parts->step, disk_).complete())
         replaced.push_back(found);
-      else if (found.complete()) (void)disk_.rename(path, last);  // fails if `last` exists
+      else if (found.complete()) (void)disk_.rename(path, last);  // rename fails if `last` exists
     }
   }
-  // A folder that is being removed must not get its old name back, and its replacement must keep
-  // its name.
+  // Names are synchronised first: a power failure must not give a folder that is being removed its
+  // old name, nor take the name of its replacement.
   if ((remains.empty() && replaced.empty()) || disk_.sync_folder(path_) != 0) return;
   for (auto const& path : remains) (void)remove(path);
-  if (!replaced.empty()) lease_.require();  // so that the replacements count
+  // Throws if the folder has a newer owner: the replacements may then not count.
+  if (!replaced.empty()) lease_.require();
   (void)discard(replaced);
 }
 
 PLAIT_DECL bool checkpoint_folder::is_replaced(name_of const& name) const {
-  if (lease_.number() == 0) return false;  // fixed jobs mark replaced ones by name
+  // Jobs with fixed ranks mark replaced checkpoints by name.
+  if (lease_.number() == 0) return false;
   auto const list = detail::list_checkpoints(path_, name.is_best, disk_);
   auto const path = path_ / name.text();
   return std::ranges::any_of(list,
@@ -252,7 +256,7 @@ PLAIT_DECL std::vector<std::string> checkpoint_folder::discard(
   };
   std::vector<std::filesystem::path> removing;
   for (auto const& one : unwanted) {
-    std::vector<std::string> names;  // fails for a symbolic link
+    std::vector<std::string> names;  // the call fails for a symbolic link
     int code = disk_.names(one.path, detail::disk::links::refused, names);
     name_of const away{
         .step = one.step, .what = name_of::removing, .digits = disk_.random_digits()};
@@ -271,7 +275,8 @@ PLAIT_DECL int checkpoint_folder::remove(std::filesystem::path const& folder) {
   if (int const code = detail::files_of(folder, detail::disk::links::refused, disk_, names);
       code != 0)
     return code;
-  // The manifest is removed last: if this is interrupted, it names the owner of the rest.
+  // The manifest is removed last, because it names the job that owns the other files if the removal
+  // is interrupted.
   std::ranges::partition(names, [](auto const& name) { return name != detail::manifest_file; });
   bool const has_manifest = !names.empty() && names.back() == detail::manifest_file;
   if (has_manifest) names.pop_back();

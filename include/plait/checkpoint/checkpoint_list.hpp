@@ -16,12 +16,13 @@
 
 namespace plait::ext {
 
-/// A checkpoint in a folder.
+/// A checkpoint that was found in a folder, complete or damaged.
 struct found_checkpoint {
   std::int64_t step = 0;
   std::filesystem::path path{};
-  std::string job{};     ///< the job in its manifest
-  std::string damage{};  ///< a sentence that says why it cannot be used; empty if it is complete
+  std::string job{};  ///< the job that its manifest names
+  /// A sentence that says why the checkpoint cannot be used; empty if it is complete.
+  std::string damage{};
 
   [[nodiscard]] bool complete() const { return damage.empty(); }
 };
@@ -37,7 +38,8 @@ namespace plait::detail {
 /// Reads a checkpoint's manifest and checks that its files exist.
 found_checkpoint look_at_checkpoint(std::filesystem::path const& path, std::int64_t step, disk& on);
 
-/// Returns the best weights, or all other checkpoints: see list_checkpoints.
+/// Returns the checkpoints of best weights, or all other checkpoints, as the public
+/// list_checkpoints does.
 std::vector<found_checkpoint> list_checkpoints(std::filesystem::path const& folder, bool are_best,
                                                disk& on);
 
@@ -45,26 +47,28 @@ std::vector<found_checkpoint> list_checkpoints(std::filesystem::path const& fold
 
 namespace plait::ext {
 
-/// Returns the checkpoints of a folder, newest first; none if there is no folder. A damaged
-/// checkpoint is listed with its reason, so that a caller can take the next one. The content of
-/// files is not read: the reader of a block compares its CRC-32.
+/// Returns the checkpoints of a folder, the newest first. If the folder does not exist, the list is
+/// empty. A damaged checkpoint is listed with its reason, so that a caller can take the next
+/// checkpoint. The tensors in the files are not read here; state_reader checks their CRC-32.
 ///
-/// A checkpoint that is being replaced by another of its step is listed until the other is
-/// complete. In the folder of an elastic job, the checkpoints that count for its newest root are
-/// listed, see counted_checkpoints. The best weights are not among them, see find_best.
+/// While a checkpoint is being replaced by a new checkpoint of the same step, the old one is listed
+/// until the new one is complete. In the folder of an elastic job, the checkpoints that count for
+/// its newest root are listed, see counted_checkpoints. Checkpoints of best weights are not listed,
+/// see find_best.
 ///
 /// Errors:  input_error if the folder cannot be read.
-/// Threads: any rank may list while others write.
+/// Threads: any rank may call it while other ranks write.
 inline std::vector<found_checkpoint> list_checkpoints(std::filesystem::path const& folder,
                                                       detail::disk& on = detail::the_disk()) {
   return detail::list_checkpoints(folder, false, on);
 }
 
 /// Returns true if this host sees the probe `name` with `bytes` in a folder of checkpoints, which
-/// checkpoint_folder::make_probe wrote, perhaps on another host. It looks again for as long as
-/// `patience`, since network file systems cache names, and also that a name does not exist.
+/// checkpoint_folder::make_probe wrote, perhaps on another host. Until `patience` has passed it
+/// tries again, because network file systems cache names, and also the fact that a name does not
+/// exist.
 ///
-/// Errors: none: a probe that cannot be read is not seen.
+/// Errors: none; the result is false for a probe that cannot be read.
 bool sees_probe(std::filesystem::path const& folder, std::string_view name,
                 std::span<std::byte const> bytes, std::chrono::milliseconds patience = {},
                 detail::disk& on = detail::the_disk());

@@ -59,7 +59,8 @@ PLAIT_DECL found_checkpoint look_at_checkpoint(std::filesystem::path const& path
 PLAIT_DECL std::vector<found_checkpoint> list_checkpoints(std::filesystem::path const& folder,
                                                           bool are_best, disk& on) {
   counted_checkpoints const counted(folder, on);
-  // By step; a final name before the names of checkpoints that it replaces.
+  // The names of the checkpoints of each step. The final name precedes the names of checkpoints
+  // that it replaces.
   std::map<std::int64_t, std::vector<checkpoint_name>, std::greater<>> steps;
   for (auto const& name : counted.names())
     if (auto const parts = checkpoint_name::from(name);

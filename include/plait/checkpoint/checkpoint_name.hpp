@@ -10,16 +10,18 @@
 
 namespace plait::detail {
 
-/// Returns the number after `start` in a name such as plait.lock-7; nullopt for other names.
+/// Returns the number after `start` in a name: 7 for plait.lock-7 and the start plait.lock-.
+/// Returns nullopt for other names.
 [[nodiscard]] std::optional<std::int64_t> number_behind(std::string_view start,
                                                         std::string_view name);
 
 [[nodiscard]] std::string digits_of(std::uint64_t number);
 
-/// The parts of a folder's name: step-00000200, or best-00000200 for the best weights. An elastic
-/// job appends the number of the folder's lease and the number of the save, .lease-7-3, so that no
-/// two owners of the folder, and no two saves of one owner, ever write under one name. A folder
-/// that is not a checkpoint yet, or soon no more, ends in one more word and 16 digits.
+/// The parts of the name of a checkpoint's folder: step-00000200, or best-00000200 for the best
+/// weights. An elastic job appends the number of the folder's lease and the number of the save,
+/// .lease-7-3, so that no two owners of the folder, and no two saves of one owner, ever write under
+/// one name. The name of a folder that is still being written, replaced or removed ends in a word
+/// for that state and 16 random digits.
 struct checkpoint_name {
   enum kind { complete, partial, replaced, removing };
   static constexpr std::string_view suffixes[]{"", ".partial-", ".replaced-", ".removing-"};
@@ -27,15 +29,16 @@ struct checkpoint_name {
 
   std::int64_t step = 0;
   bool is_best = false;
-  std::int64_t lease = 0, save = 0;  ///< numbers from 1 on; 0 for a job whose ranks do not change
+  /// The numbers in the name, from 1 on; 0 for a job whose ranks do not change.
+  std::int64_t lease = 0, save = 0;
   kind what = complete;
-  std::string digits{};  ///< 16 random digits; empty if complete
+  std::string digits{};  ///< 16 random digits; empty for a complete checkpoint
 
   [[nodiscard]] std::string text() const;
   /// Returns the name of the same checkpoint in another state.
   [[nodiscard]] checkpoint_name as(kind other, std::string of_digits = {}) const;
 
-  /// Returns nullopt for other names.
+  /// Parses the name of a folder; returns nullopt if it is not the name of a checkpoint.
   [[nodiscard]] static std::optional<checkpoint_name> from(std::string_view name);
 
   static bool is_random(std::string_view digits);

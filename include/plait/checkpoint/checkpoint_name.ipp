@@ -65,7 +65,8 @@ PLAIT_DECL std::optional<checkpoint_name> checkpoint_name::from(std::string_view
       out.what = what;
       out.digits = rest.substr(suffixes[what].size());
     }
-  if (out.text() != name) return std::nullopt;  // other digits, or more text after them
+  // `name` has a wrong number of digits, or more text after them.
+  if (out.text() != name) return std::nullopt;
   return out;
 }
 

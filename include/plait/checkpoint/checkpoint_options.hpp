@@ -17,14 +17,14 @@
 
 namespace plait {
 
-/// The measure by which some weights are better than others: one of `trainer.evaluate`, as in
-/// `{.best = plait::measures::accuracy{}}`, or a number of the program's own, as in
-/// `{.best = {"words per error", plait::better::greater}}`.
+/// The measure by which weights are compared to keep the best: a measure of `trainer.evaluate`, as
+/// in `{.best = plait::measures::accuracy{}}`, or a number that the program computes itself, named
+/// as in `{.best = {"words per error", plait::better::greater}}`.
 ///
 /// Errors: input_error for a name that is empty or has more than 100 characters.
 class best_measure {
  public:
-  /// Keeps no best weights.
+  /// No measure: the best weights are not kept.
   best_measure() = default;
   best_measure(std::string name, better which);
   template <measure Measure>
@@ -38,7 +38,8 @@ class best_measure {
 
   [[nodiscard]] bool is_given() const { return !name_.empty(); }
   [[nodiscard]] std::string const& name() const { return name_; }
-  /// "greater accuracy", "lower mean_loss"; empty without a measure.
+  /// Returns the direction and the name, such as "greater accuracy" or "lower mean_loss"; an empty
+  /// text if there is no measure.
   [[nodiscard]] std::string text() const {
     return !is_given() ? "" : (which_ == better::greater ? "greater " : "lower ") + name_;
   }
@@ -64,50 +65,54 @@ class best_measure {
 
 /// The options of checkpoints: where they are written, and when.
 struct checkpoint_options {
-  /// A folder that all ranks see; it is made if it does not exist.
+  /// The folder of the checkpoints, which all ranks must see; it is made if it does not exist.
   std::filesystem::path folder{};
-  /// Steps from one checkpoint to the next; 0: only `save` makes checkpoints.
+  /// The number of steps from one checkpoint to the next. With 0, only `save` makes checkpoints.
   std::int64_t every = 0;
-  /// Number of checkpoints that are kept; older ones are removed when a newer one is complete.
+  /// The number of checkpoints that are kept. Older checkpoints are removed when a newer one is
+  /// complete.
   int keep = 3;
-  /// The measure whose best weights are kept, too, in a folder of their own.
-  /// `checkpoints::after_evaluation` takes its values.
+  /// The measure that chooses the best weights, which are kept in a folder of their own in addition
+  /// to `keep` checkpoints. `checkpoints::after_evaluation` takes its values.
   best_measure best{};
-  /// Makes a failed write an error; otherwise training continues.
+  /// If true, a failed write of a checkpoint is an error; otherwise training continues.
   bool required = false;
-  /// Compares the bytes of a checkpoint with their CRCs before they are used.
+  /// If true, `resume` compares the bytes of a checkpoint with their CRC-32 before it uses them.
   bool verify = true;
-  /// Settings that may differ from the checkpoint's: "schedule", "learning_rate", "global_batch",
-  /// ...
+  /// Names of settings that may differ from their values in the checkpoint: "schedule",
+  /// "learning_rate", "global_batch", ...
   std::vector<std::string> allow{};
-  /// Bytes that each checkpoint keeps for the program, until `set_extra`; 16 MiB at most. A resumed
-  /// run takes them from the checkpoint.
+  /// Bytes of the program's own that are stored in each checkpoint, until `set_extra` replaces
+  /// them; 16 MiB at most. A resumed run takes them from the checkpoint.
   std::vector<std::byte> extra{};
 };
 
 namespace detail {
 
-/// The options that must be equal on all ranks, which would otherwise save at different steps.
+/// The options that must be equal on all ranks; otherwise ranks would save at different steps or
+/// treat a checkpoint differently.
 inline constexpr std::array compared_options{".every", ".keep", ".required", ".verify"};
 
 [[nodiscard]] std::vector<std::uint64_t> numbers_of(checkpoint_options const& of);
-/// Returns the first option that differs between two ranks, with its name and both values; "" if
-/// none does.
+/// Compares the options of two ranks. Returns a text about the first option that differs, with its
+/// name and both values; "" if none differs.
 [[nodiscard]] [[gnu::cold]] std::string option_difference(
     std::vector<std::vector<std::uint64_t>> const& all, std::size_t one, std::string const& where,
     std::size_t other, std::string const& there);
 
-/// Writes to stderr which checkpoint is missing, why, and what to do.
+/// Writes to stderr that the checkpoint of `step` is missing, why, and what to do.
 [[gnu::cold]] void say_missing(std::int64_t step, std::string const& why);
 
-/// Names and values that a resumed run must repeat.
+/// Names and values of the settings that a resumed run must repeat.
 using checkpoint_settings = std::vector<std::pair<std::string, std::string>>;
 
-/// Returns the settings that may differ from a checkpoint. An allowed optimizer includes its
-/// numbers, the settings that follow it. The kind of device may differ, unless both runs promise
-/// the same last bits (`reproducible`) and the checkpoint has a kind.
+/// Returns the names of settings that may differ between a checkpoint and the present run. If
+/// `allow` names the optimizer, its hyperparameters may differ, too; they are the settings that
+/// follow it. The kind of device may differ, unless both runs promise bit-identical results
+/// (`reproducible`) and the checkpoint stores a kind.
 ///
-/// Errors: input_error for a name that is not a setting, neither of the checkpoint nor now.
+/// Errors: input_error for a name that is not a setting, neither of the checkpoint nor of the
+///         present run.
 [[nodiscard]] [[gnu::cold]] std::vector<std::string_view> allowed_settings(
     std::vector<std::string> const& allow, checkpoint_settings const& saved,
     checkpoint_settings const& now);

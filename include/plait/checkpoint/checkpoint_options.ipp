@@ -17,7 +17,7 @@ PLAIT_DECL best_measure::best_measure(std::string name, better which)
     : name_(std::move(name)), which_(which) {
   if (name_.empty() || name_.size() > 100)
     throw input_error({"checkpoint_options::best has a name of ", name_.size(),
-                       " characters; it has at least 1 and at most 100"});
+                       " characters; it must have from 1 to 100"});
 }
 
 }  // namespace plait

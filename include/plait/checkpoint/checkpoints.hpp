@@ -28,22 +28,23 @@
 
 namespace plait {
 
-/// Saves the state of a trainer every few steps, and resumes from it, under the same plan or any
-/// other.
+/// Saves the state of a trainer every few steps and resumes training from it, under the same plan
+/// or any other plan.
 ///
 /// If a folder has checkpoints, a run must call `resume`; without it, the first `after_step`
 /// throws. To save the last steps, call `save` after the loop.
 ///
-/// A checkpoint stores elements of parameters, not ranks: a run of 8 ranks can be resumed with 4.
-/// Each rank copies its part at the end of a step, and a thread of its own writes the copy while
-/// training continues. Every element is written once. All ranks call the same functions in the same
-/// order. A tensor that a checkpoint lacks, where settings may differ, starts as in a new training.
+/// A checkpoint stores whole parameters and does not depend on the number of ranks: a run of 8
+/// ranks can be resumed with 4. Each rank copies its part at the end of a step, and a separate
+/// thread of the rank writes the copy while training continues. Every element is written once. All
+/// ranks call the same functions in the same order. If `allow` accepts other settings, a tensor
+/// that the checkpoint lacks starts as in a new training.
 ///
-/// Moves:  while a checkpoint is written, one small sum a step, by which all ranks learn at the
-///         same step that it is complete or has failed.
+/// Moves:  while a checkpoint is written, one small all-reduce in each step, by which all ranks
+///         learn at the same step that the checkpoint is complete or has failed.
 /// Cost:   on the host, as many bytes as this rank saves, `plan::host_bytes`. The step at whose end
-///         it is saved waits until they are copied, and for the previous checkpoint if that is
-///         still being written.
+///         a checkpoint is saved waits until these bytes are copied, and also for the previous
+///         checkpoint if it is still being written.
 /// Errors: input_error, on all ranks, for a checkpoint of another model or of other settings, for a
 ///         name in `allow` that is not a setting, and if none of the existing checkpoints can be
 ///         used.
@@ -58,7 +59,7 @@ namespace plait {
 ///     saves.finish();
 class checkpoints {
  public:
-  /// Makes the checkpoints of a trainer and of the batches that it is trained on.
+  /// Makes the object that saves a trainer and the position in the batches on which it is trained.
   template <class Trainer, class Batches>
   [[gnu::cold]] checkpoints(Trainer& trainer, Batches& batches, checkpoint_options options)
       : checkpoints(trainer.state(), batches.description(), batches.steps_per_epoch(),
@@ -69,59 +70,65 @@ class checkpoints {
                             checkpoint_options options);
   checkpoints(checkpoints const&) = delete;
   checkpoints& operator=(checkpoints const&) = delete;
-  /// Waits for the checkpoint that is being written, unless an exception ends the job.
+  /// Waits for the checkpoint that is being written, unless an exception is ending the job.
   ~checkpoints() noexcept(false) {
     if (std::uncaught_exceptions() == exceptions_) finish();
   }
 
-  /// Resumes from the newest complete checkpoint, if there is one; in an elastic job from the state
-  /// of the ranks, if they have been trained. Returns the number of the next batch: `for (auto
-  /// const& batch : batches.from(saves.resume()))`.
+  /// Resumes from the newest complete checkpoint, if there is one; in an elastic job, ranks that
+  /// have already trained resume from the state in their memory. Returns the number of the next
+  /// batch: `for (auto const& batch : batches.from(saves.resume()))`.
   ///
   /// Errors: input_error that names the settings that differ, with both values, or the part of the
   ///         checkpoint that cannot be read; also if there are checkpoints and all are damaged.
   [[gnu::cold]] std::uint64_t resume();
 
-  /// Makes a checkpoint if it is time for one; call it after each step.
+  /// Makes a checkpoint if the number of steps is a multiple of `every`; call it after each step.
   void after_step();
 
-  /// Makes a checkpoint of the trainer's present state, and returns when it is copied.
+  /// Makes a checkpoint of the trainer's present state. Returns when the state is copied, while the
+  /// copy is being written.
   void save() { save_as({}); }
 
   /// Takes the value of `checkpoint_options::best`; call it after an evaluation. `value` is equal
-  /// on all ranks, as trainer.evaluate returns it. If it is better than all before, including those
-  /// before the run was resumed, the trainer's present weights replace the best weights, and it
-  /// returns true.
+  /// on all ranks, as trainer.evaluate returns it. If `value` is better than all earlier values,
+  /// including values before the run was resumed, the trainer's present weights replace the best
+  /// weights, and the result is true.
   ///
   /// Waits for a checkpoint that is being written.
-  /// Errors: input_error, on all ranks, without such a measure, for values that differ between
-  ///         ranks, and for a NaN.
+  /// Errors: input_error, on all ranks, if checkpoint_options::best has no measure, for values that
+  ///         differ between ranks, and for a NaN.
   bool after_evaluation(double value);
-  /// The best weights that are complete, including those before the run was resumed.
+  /// The complete checkpoint of the best weights so far, including weights from before the run was
+  /// resumed.
   [[nodiscard]] std::optional<best_checkpoint> const& best() const { return best_; }
 
   /// Waits until no checkpoint is being written.
   void finish();
 
-  /// Returns why the last checkpoint that was begun is missing; "" if it exists. The root has
-  /// written it to stderr.
+  /// Returns the reason why the last checkpoint that was begun is missing; "" if it exists. The
+  /// root has written the reason to stderr.
   [[nodiscard]] std::string const& problem() const { return problem_; }
-  /// Returns which older checkpoint could not be removed after the last one; "" if all could.
+  /// Returns a sentence about an older checkpoint that could not be removed after the last
+  /// checkpoint; "" if all could.
   [[nodiscard]] std::string const& warning() const { return warning_; }
-  /// Returns the checkpoint from which the job was resumed; empty if it was not.
+  /// Returns the checkpoint from which the job was resumed; an empty path if it was not resumed.
   [[nodiscard]] std::filesystem::path const& from() const { return from_; }
-  /// Returns why `resume` has skipped newer checkpoints; on rank 0, for all that it looked at.
+  /// Returns the reasons why `resume` has skipped newer checkpoints. Rank 0 has the reasons for all
+  /// that it read.
   [[nodiscard]] std::vector<std::string> const& left_out() const { return left_out_; }
-  /// Returns true if nothing has been trained since the last checkpoint that was begun or resumed
-  /// from.
+  /// Returns true if no step has been trained since the last checkpoint that was begun or from
+  /// which the run was resumed.
   [[nodiscard]] bool is_saved() const {
     return state_->step() == std::max<std::int64_t>(last_saved_, 0);
   }
-  /// Sets the bytes that each later checkpoint keeps for the program; the bytes of rank 0 count.
+  /// Sets the bytes of the program's own that each later checkpoint stores; rank 0's bytes are
+  /// stored.
   ///
-  /// Errors: input_error if it has more than 16 MiB.
+  /// Errors: input_error for more than 16 MiB.
   void set_extra(std::vector<std::byte> extra);
-  /// The bytes that the last set_extra, the resumed checkpoint or checkpoint_options gave.
+  /// The program's own bytes, as last set by set_extra, the resumed checkpoint or
+  /// checkpoint_options.
   [[nodiscard]] std::vector<std::byte> const& extra() const { return extra_; }
 
  private:
@@ -130,7 +137,7 @@ class checkpoints {
   struct saving {
     ext::checkpoint_save at;
     ext::checkpoint_manifest manifest;
-    std::optional<double> value{};  // the measure's value, for best weights
+    std::optional<double> value{};  // the measure's value; only for best weights
     bool is_committing = false;
     std::atomic<progress> mine{progress::running};
     std::string problem{};
@@ -139,10 +146,11 @@ class checkpoints {
 
   [[nodiscard]] bool is_root() const { return state_->rank() == 0; }
 
-  /// Makes a checkpoint, or, with a value of the measure, the best weights.
+  /// Makes a checkpoint; if `value` is given, a checkpoint of the best weights, for which the
+  /// measure has this value.
   [[gnu::cold]] void save_as(std::optional<double> value);
 
-  /// Runs work() in the saver's thread.
+  /// Runs work() in the thread that writes checkpoints.
   template <class Work>
   void run(Work work) {
     saving_->mine = progress::running;
@@ -156,16 +164,17 @@ class checkpoints {
           now->mine = progress::failed;
         }
       });
-    } catch (std::exception const& problem) {  // the system has no more threads
+    } catch (std::exception const& problem) {  // the thread could not be started
       fail(problem.what());
     }
   }
   void fail(char const* why);
 
-  /// Exchanges the progress of the checkpoint, and continues with it.
+  /// Exchanges the state of the checkpoint that is being written with the other ranks, and takes
+  /// the next step of its completion.
   void proceed();
 
-  /// Packs a rank's message to all others: two numbers, and its error.
+  /// Encodes the message that a rank sends to all others: two numbers, and the text of its error.
   [[nodiscard]] static std::vector<std::uint64_t> said(std::uint64_t first, std::uint64_t second,
                                                        std::string text);
   [[nodiscard]] static std::string text_of(std::vector<std::uint64_t> const& row);
@@ -175,7 +184,7 @@ class checkpoints {
     if (is_root()) detail::say_missing(step, problem_);
   }
 
-  /// Calls work() on each rank; an exception on one is an error on all.
+  /// Calls work() on each rank. If it throws on one rank, all ranks throw.
   template <class Work>
   void on_all(char const* what, Work work) {
     std::string mine;
@@ -194,12 +203,12 @@ class checkpoints {
   }
   [[nodiscard]] std::string cannot(char const* what, std::size_t rank,
                                    std::string const& why) const;
-  /// Makes the folder and a file in it on the root, and checks that all ranks see it.
+  /// Makes the folder and a probe file in it on the root, and checks that all ranks see the file.
   [[gnu::cold]] void open_folder();
   /// Finds the best weights of the run that may be resumed.
   [[gnu::cold]] void find_best_so_far();
-  /// Calls work() on the root only. If `name` is given, all ranks get the root's, and an exception
-  /// is an error only if checkpoints are required.
+  /// Calls work() on the root only. If `name` is given, the other ranks receive the root's name,
+  /// and an exception of work() is an error only if checkpoints are required.
   template <class Work>
   bool on_root(char const* what, Work work, std::string* name = nullptr) {
     std::string mine;
@@ -220,10 +229,11 @@ class checkpoints {
 
   struct found_here {
     std::int64_t step = 0;
-    std::string name{};  ///< the folder's name, which differs for a replaced checkpoint
+    /// The name of its folder, which is not the usual one for a replaced checkpoint.
+    std::string name{};
   };
-  /// Returns the newest complete checkpoint after skipping `older` of them. If none can be used,
-  /// `problem_` says why on all ranks; it is empty if there is none at all.
+  /// Returns the newest complete checkpoint after skipping the `older` newest. If checkpoints exist
+  /// and none can be used, `problem_` has the reason on all ranks; if none exists, it is empty.
   ///
   /// Errors: input_error if the folder cannot be listed.
   [[nodiscard]] [[gnu::cold]] std::optional<found_here> newest(std::uint64_t older);
@@ -237,11 +247,12 @@ class checkpoints {
 
   [[gnu::cold]] void compare_options() const;
 
-  /// Returns the number of the next batch: each step takes one.
+  /// Returns the number of the next batch: each step takes one batch.
   [[nodiscard]] std::uint64_t next() const;
-  /// Returns the samples before it: whole epochs, and batches of one epoch.
+  /// Returns the number of samples before the next batch, in whole epochs and in the batches of the
+  /// present epoch.
   [[nodiscard]] std::uint64_t samples_so_far() const;
-  /// Returns the batch that begins after `samples` samples.
+  /// Returns the number of the batch that begins after `samples` samples.
   [[nodiscard]] std::uint64_t next_batch(std::uint64_t samples,
                                          std::filesystem::path const& folder) const;
 
@@ -261,7 +272,8 @@ class checkpoints {
   std::filesystem::path from_{};
   std::int64_t last_saved_ = -1;
   bool is_new_run_ = !state_->is_held();
-  std::optional<std::int64_t> found_{};  // step of the newest checkpoint at the start
+  // The step of the newest checkpoint when this object was made.
+  std::optional<std::int64_t> found_{};
   std::optional<best_checkpoint> best_{};
   int exceptions_ = std::uncaught_exceptions();
 };

@@ -50,7 +50,7 @@ PLAIT_DECL std::uint64_t checkpoints::resume() {
     if (!found)
       throw input_error(
           {"folder of checkpoints ", detail::path_in_quotes(options_.folder),
-           " has checkpoints, but none can be used; to start again, give another folder: ",
+           " has checkpoints, but none can be used; to start again, name another folder: ",
            problem_});
     auto const folder = options_.folder / found->name;
     std::uint64_t batch = 0;
@@ -98,7 +98,8 @@ PLAIT_DECL bool checkpoints::after_evaluation(double value) {
 }
 
 PLAIT_DECL void checkpoints::finish() {
-  // The ranks meet in every round, so that a rank that is done waits for others one round at most.
+  // All ranks exchange their state in each iteration, so that a rank that is done waits for the
+  // others at most one iteration.
   while (saving_) {
     proceed();
     if (saving_) std::this_thread::sleep_for(std::chrono::milliseconds(5));
@@ -126,7 +127,7 @@ PLAIT_DECL void checkpoints::save_as(std::optional<double> value) {
   try {
     saving_->manifest = manifest_now();
     for (auto& bytes : copies_.bytes) bytes.resize(state_->count() * copies_.element_bytes);
-  } catch (std::exception const& problem) {  // proceed() tells all ranks
+  } catch (std::exception const& problem) {  // proceed() tells all ranks about it
     return fail(problem.what());
   }
   for (std::size_t kind = 0; kind < copies_.bytes.size(); ++kind)
@@ -169,7 +170,7 @@ PLAIT_DECL void checkpoints::proceed() {
     run([now = saving_.get(), folder = &*folder_, keep = std::size_t(options_.keep)] {
       now->manifest.blocks = detail::blocks_in(now->at.path);
       folder->commit(now->at, now->manifest);
-      try {  // a complete checkpoint stays so, even if older ones cannot be removed
+      try {  // the checkpoint is complete even if older ones cannot be removed
         for (auto const& problem : now->value ? folder->remove_other_best(now->at.step)
                                               : folder->remove_older(now->at.step, keep))
           now->problem = problem;
@@ -257,8 +258,8 @@ PLAIT_DECL void checkpoints::find_best_so_far() {
 
 PLAIT_DECL std::optional<checkpoints::found_here> checkpoints::newest(std::uint64_t older) {
   enum : std::uint64_t { is_listed, is_unusable, is_unlisted } outcome = is_listed;
-  std::uint64_t found = 0;  // its step + 1
-  std::string text;         // its name, or the error
+  std::uint64_t found = 0;  // the step of the checkpoint + 1; 0: none
+  std::string text;         // the name of its folder, or the error
   if (is_root()) try {
       for (auto const& one : ext::list_checkpoints(options_.folder)) {
         if (!one.complete()) {
@@ -300,7 +301,7 @@ PLAIT_DECL void checkpoints::refuse_mixed_runs() const {
   throw input_error(
       {"folder of checkpoints ", detail::path_in_quotes(options_.folder),
        " has checkpoints of another run, up to step ", *found_,
-       "; continue from there (resume, --resume of train_gpt), or give another folder"});
+       "; continue from there (resume, --resume of train_gpt), or name another folder"});
 }
 
 PLAIT_DECL bool checkpoints::is_undamaged(detail::state_reader& reader) {

@@ -12,13 +12,13 @@
 
 namespace plait::ext {
 
-/// Returns the CRC-32 (of zlib and gzip) of bytes; `before` is the CRC-32 of the preceding bytes,
-/// if any.
+/// Returns the CRC-32 (the one of zlib and gzip) of `bytes`. To compute it in parts, pass the
+/// CRC-32 of the preceding bytes as `before`.
 std::uint32_t checkpoint_crc(std::span<std::byte const> bytes, std::uint32_t before = 0);
 
 /// Returns the CRC-32 of a tensor's data in a file.
 ///
-/// Cost:   reads all of the tensor, a MiB at a time.
+/// Cost:   reads the whole tensor, 1 MiB at a time.
 /// Errors: input_error if the tensor is missing or cannot be read.
 std::uint32_t checkpoint_crc(safetensors_reader const& file, std::string_view tensor);
 

@@ -20,15 +20,17 @@ namespace plait::detail {
 inline constexpr std::string_view lock_start = "plait.lock-", list_start = "plait.list-";
 inline constexpr std::size_t most_lease_bytes = 16'000'000;
 
-/// The owner of a folder of checkpoints, and the earlier checkpoints that it builds on: the content
-/// of plait.lock-N and plait.list-N. Neither file is ever changed.
+/// The content of the files plait.lock-N and plait.list-N: the owner of a folder of checkpoints,
+/// and the earlier checkpoints that it continues. Neither file is ever changed.
 struct lease_text {
   std::string job{};
-  std::string id{};             ///< an elastic job's id; "" for a job whose ranks do not change
+  std::string id{};             ///< an elastic job's id; "" for a job with fixed ranks
   std::int64_t generation = 0;  ///< an elastic job's generation
   std::vector<std::string> names{};
 
   [[nodiscard]] std::string text() const;
+  /// Reads the file `path`.
+  ///
   /// Errors: input_error that names the file.
   [[nodiscard]] static lease_text read(std::filesystem::path const& path, disk& on);
 
@@ -42,38 +44,42 @@ struct lease_text {
   static std::uint32_t crc_of(nlohmann::json const& of);
 };
 
-/// Decides which entries of a folder of checkpoints count. A folder that a fixed job has written
-/// always counts. A folder of an elastic job counts if the newest list names it, or if the owner
-/// that has written the newest list has written it.
+/// Decides which checkpoints in a folder count, that is, which may be listed and resumed from. A
+/// checkpoint that a job with fixed ranks has written always counts. A checkpoint of an elastic job
+/// counts if the newest list (plait.list-N) names it, or if the owner that wrote the newest list
+/// has also written the checkpoint.
 ///
-/// Without this, an owner that was stopped and runs again could damage the run of its successor.
+/// Without this rule, a former owner that was suspended and is then continued could damage the run
+/// of its successor.
 /// Example: owner 6 is stopped before it renames its save to step-00000300.lease-6-3. Owner 7
-/// writes plait.list-7, which names step-00000200.lease-6-2. When owner 6 runs again, its save
-/// appears, but no list names it, so that it never counts.
+/// writes plait.list-7, which names step-00000200.lease-6-2. When owner 6 continues, it renames its
+/// save, but no list names that checkpoint, so that it never counts.
 class counted_checkpoints {
  public:
   /// Errors: input_error if the folder or its newest list cannot be read; a missing folder is
-  ///         empty.
+  ///         treated as empty.
   counted_checkpoints(std::filesystem::path const& folder, disk& on);
 
   [[nodiscard]] std::vector<std::string> const& names() const { return names_; }
-  /// Returns the greatest number after `start`, 0 if there is none.
+  /// Returns the greatest number after `start` in the names of the folder's files; 0 if there is
+  /// none.
   [[nodiscard]] std::int64_t newest(std::string_view start) const;
-  /// Returns the greatest number of any lease, including leases whose lock a user has removed.
+  /// Returns the greatest number of any lease that names mention, even if a user has removed its
+  /// lock file.
   [[nodiscard]] std::int64_t greatest_lease() const;
-  /// Returns plait's names, sorted; they differ from an earlier result if another process works in
-  /// the folder.
+  /// Returns the names of plait's own files, sorted. If they differ from an earlier result, another
+  /// process is working in the folder.
   [[nodiscard]] std::vector<std::string> own_names() const;
 
   [[nodiscard]] bool has(checkpoint_name const& name) const;
-  /// Returns true if `one` is preferred to `other`, of the same step.
+  /// Returns true if checkpoint `one` is preferred to `other`; both are of the same step.
   [[nodiscard]] bool is_before(checkpoint_name const& one, checkpoint_name const& other) const {
     return place(one) < place(other);
   }
 
  private:
-  /// Returns the rank in order of preference: the owner's checkpoints first, then checkpoints of
-  /// earlier elastic jobs, then others.
+  /// Returns the key by which checkpoints of a step are sorted, the preferred first: the owner's
+  /// checkpoints, then checkpoints of earlier elastic jobs, then others.
   [[nodiscard]] std::tuple<int, std::int64_t, std::int64_t, int, std::string_view> place(
       checkpoint_name const& of) const;
 

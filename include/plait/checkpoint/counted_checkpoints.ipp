@@ -64,7 +64,7 @@ PLAIT_DECL counted_checkpoints::counted_checkpoints(std::filesystem::path const&
     try {
       list_ = lease_text::read(folder / (std::string(list_start) + std::to_string(number_)), on);
       return;
-    } catch (input_error const&) {  // a newer list has replaced it
+    } catch (input_error const&) {  // a newer owner has replaced the list
       if (seen == number_) throw;
       seen = number_;
     }

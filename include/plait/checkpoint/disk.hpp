@@ -16,8 +16,8 @@
 
 namespace plait::detail {
 
-/// The operations of checkpoints on a disk, so that a test can record them and let the power fail
-/// after any of them.
+/// The file operations that checkpoints use. They are virtual so that a test can record them and
+/// simulate a power failure after any of them.
 ///
 /// Errors: functions return 0, or the errno of the system.
 class disk {
@@ -27,38 +27,40 @@ class disk {
   virtual ~disk() = default;
 
   virtual int make_folder(path const&) = 0;
-  /// Makes a new file, never over an existing one. On return its data is on the disk, but perhaps
-  /// not its name.
+  /// Makes a new file and never overwrites an existing one. On return its data is on the disk, but
+  /// its name may not be, see sync_folder.
   virtual int write_file(path const&, std::span<std::byte const>) = 0;
-  /// Errors: input_error, as open_file throws it; also for a file of more than `most` bytes.
+  /// Errors: input_error, as open_file throws it; also input_error for a file of more than `most`
+  ///         bytes.
   virtual std::string read_file(path const&, std::size_t most, char const* kind) = 0;
-  /// `to` must not exist.
+  /// Renames a file or folder; `to` must not exist.
   virtual int rename(path const& from, path const& to) = 0;
   virtual int remove_file(path const&) = 0;
   virtual int remove_folder(path const&) = 0;
-  /// Brings the names in a folder to the disk.
+  /// Synchronises the names in a folder to the disk.
   virtual int sync_folder(path const&) = 0;
-  /// Lists a folder, in no order.
+  /// Lists the names in a folder, unsorted.
   virtual int names(path const&, links, std::vector<std::string>&) = 0;
-  /// Gives a file one more name; EEXIST if that exists. It is renamed if the system has no links.
+  /// Gives a file a second name; returns EEXIST if the name exists. If the file system has no hard
+  /// links, the file is renamed instead.
   virtual int link(path const& from, path const& to) = 0;
   enum class lock_for { one, many };
   enum class lock_of { any_file, old_file };
-  /// Locks a file for this process, alone or together with others that lock it for many;
-  /// EWOULDBLOCK if it is locked otherwise. A missing file is made, unless it has to be an old
-  /// file.
+  /// Locks a file for this process, exclusively (lock_for::one) or shared (lock_for::many). Returns
+  /// EWOULDBLOCK if another process has a lock that excludes it. A missing file is made, unless
+  /// lock_of::old_file is passed.
   virtual int lock(path const&, lock_for, lock_of, file_descriptor&) = 0;
-  /// Returns 16 digits, never the same.
+  /// Returns 16 digits that differ in each call.
   virtual std::string random_digits() = 0;
 };
 
-/// The disk of the system.
+/// The file operations of the operating system.
 class system_disk : public disk {
  public:
   int make_folder(path const& folder) override { return code_of(::mkdir(folder.c_str(), 0777)); }
 
-  // A failed fsync is not repeated: the system may have dropped the data and would then report
-  // success.
+  // A failed fsync is not repeated: the system may have dropped the data, and a second fsync would
+  // then report success.
   int write_file(path const& name, std::span<std::byte const> in) override;
 
   std::string read_file(path const& name, std::size_t most, char const* kind) override;

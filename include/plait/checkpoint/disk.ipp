@@ -40,14 +40,15 @@ PLAIT_DECL std::string system_disk::read_file(path const& name, std::size_t most
 
 PLAIT_DECL int system_disk::rename(path const& from, path const& to) {
   struct stat found{};
-  if (::lstat(to.c_str(), &found) == 0) return EEXIST;  // rename would replace an empty folder
+  // Checked, because rename would replace an empty folder.
+  if (::lstat(to.c_str(), &found) == 0) return EEXIST;
   return code_of(::rename(from.c_str(), to.c_str()));
 }
 
 PLAIT_DECL int system_disk::sync_folder(path const& folder) {
   file_descriptor const open(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (open.get() < 0) return errno;
-  // Some file systems cannot sync a folder and return EINVAL.
+  // EINVAL is accepted, because some file systems cannot synchronise a folder.
   return ::fsync(open.get()) == 0 || errno == EINVAL ? 0 : errno;
 }
 

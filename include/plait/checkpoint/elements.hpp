@@ -12,23 +12,25 @@
 #include "plait/io/safetensors_header.hpp"
 #include "plait/layer/parameter.hpp"
 
-// Conversions between the elements of a state and those in files.
+// Conversions between the elements of a trainer's state and the elements in files.
 namespace plait::detail {
 
-/// Returns the sizes of a parameter, or of a rectangle of it, in checkpoints: a vector has one.
+/// Returns the sizes that checkpoints store for a parameter, or for a rectangle of it: {rows,
+/// columns}, and one size for a vector.
 [[nodiscard]] inline std::vector<std::size_t> sizes_of(parameter_info const& info, std::size_t rows,
                                                        std::size_t columns) {
   return info.rank == 2 ? std::vector{rows, columns} : std::vector{columns};
 }
 
-/// Returns the sizes of a whole parameter in files of weights.
+/// Returns the sizes that files of weights for other programs store for a whole parameter.
 [[nodiscard]] std::vector<std::size_t> sizes_in_files(parameter_info const& info);
 
-/// Returns the type in files for elements of `element_bytes`.
+/// Returns the type that checkpoints and files of weights use for elements of `element_bytes`
+/// bytes.
 [[nodiscard]] stored_type type_in_files(std::size_t element_bytes);
 
-/// Calls read(span) to fill `out` with elements of `element_bytes`: doubles, floats, or floats that
-/// are then rounded to bfloat16.
+/// Fills `out` with `count` elements of `element_bytes` bytes by a call of read(span), with a span
+/// of double or float. For bfloat16, the floats are then rounded.
 template <class Read>
 void read_elements(std::size_t element_bytes, std::size_t count, void* out, Read read) {
   if (element_bytes == 8) return read(std::span(static_cast<double*>(out), count));

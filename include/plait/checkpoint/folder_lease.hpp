@@ -17,11 +17,11 @@
 
 namespace plait::ext {
 
-/// The owner of a folder of checkpoints, which may write to it: a job and, if its ranks change, one
-/// of its generations.
+/// The owner of a folder of checkpoints, which may write to it: a job or, if its ranks change, one
+/// generation of the job.
 struct folder_owner {
   std::string job{};
-  std::string id{};             ///< an elastic job's id, different for each start
+  std::string id{};             ///< an elastic job's id, which differs for each start of the job
   std::int64_t generation = 0;  ///< an elastic job's generation, from 1 on
 };
 
@@ -29,21 +29,21 @@ struct folder_owner {
 
 namespace plait::detail {
 
-/// The lease that makes a job the owner of a folder of checkpoints. It has a number.
+/// A numbered lease that makes a job the owner of a folder of checkpoints.
 ///
-/// A fixed job holds the file lock of plait.lock alone; elastic jobs hold it together. Among them
-/// the owner is the process that has made the lock file with the greatest number, such as
-/// plait.lock-7. A new generation takes the folder without the help of the previous owner, which
-/// may be a stopped process that still holds plait.lock-6. It makes plait.lock-7 first, and then
-/// writes to plait.list-7 which of the existing checkpoints count. So checkpoints that the previous
-/// owner completed before the list stay, and renames that it makes later do not count. Numbers are
-/// used once.
+/// A job with fixed ranks holds an exclusive file lock on plait.lock; elastic jobs share the lock.
+/// Among elastic processes, the owner is the process that has made the lock file with the greatest
+/// number, such as plait.lock-7. A new generation takes the folder without the help of the previous
+/// owner, which may be a suspended process that still holds plait.lock-6. The new owner makes
+/// plait.lock-7 first, and then writes to plait.list-7 which of the existing checkpoints count. So
+/// checkpoints that the previous owner completed before the list stay, and renames that it makes
+/// later do not count. A number is never used twice.
 ///
 /// Errors:  input_error that names the present owner, or the system's error.
-/// Threads: one at a time.
+/// Threads: one thread at a time.
 class folder_lease {
  public:
-  /// Beginnings of the names of its unfinished files; 16 digits follow.
+  /// The beginnings of the names of unfinished lock and list files; 16 random digits follow.
   static constexpr std::string_view begun_lock = "plait.lock.begun-";
   static constexpr std::string_view begun_list = "plait.list.begun-";
 
@@ -51,11 +51,14 @@ class folder_lease {
 
   /// Returns true if the file system has locks.
   [[nodiscard]] bool is_locked() const { return is_locked_; }
-  /// Returns 0 for a fixed job in a folder that no elastic job has used.
+  /// Returns the number of the lease; 0 for a job with fixed ranks in a folder that no elastic job
+  /// has used.
   [[nodiscard]] std::int64_t number() const { return number_; }
-  /// Returns the number that names of checkpoints contain, 0 for a fixed job.
+  /// Returns the number that names of new checkpoints contain; 0 for a job with fixed ranks.
   [[nodiscard]] std::int64_t number_in_names() const { return is_elastic() ? number_ : 0; }
 
+  /// Checks that this process still owns the folder.
+  ///
   /// Errors: input_error if another generation has the folder now.
   void require() const;
 
@@ -70,16 +73,18 @@ class folder_lease {
   [[noreturn]] void refuse_in_use() const;
   [[noreturn]] void refuse_lost(lease_text const& newest) const;
 
-  /// Makes the lock file; returns false if another process was faster.
+  /// Makes the lock file with the next number. Returns false if another process has made a newer
+  /// one first.
   [[nodiscard]] bool take();
 
-  /// Returns true if this owner may follow the owner of lock `number`; false if the lock no longer
-  /// exists.
+  /// Returns true if this process may succeed the owner of lock file `number`; `newest` is the
+  /// greatest number. Returns false if that file no longer exists or another process has taken the
+  /// folder.
   ///
   /// Errors: input_error if that owner keeps the folder.
   [[nodiscard]] bool may_follow(std::int64_t number, std::int64_t newest) const;
 
-  /// Writes the list of checkpoints that count; returns false if a newer owner exists.
+  /// Writes the list of the checkpoints that count; returns false if a newer owner exists.
   [[nodiscard]] bool write_list();
   void remove_older();
 

@@ -44,8 +44,7 @@ PLAIT_DECL void folder_lease::refuse_in_use() const {
 }
 
 PLAIT_DECL void folder_lease::refuse_lost(lease_text const& newest) const {
-  if (newest.id != owner_.id)
-    name_.refuse("belongs to another job now, and not to this one any more");
+  if (newest.id != owner_.id) name_.refuse("belongs to another job now, no longer to this job");
   name_.refuse(concat({"belongs to generation ", newest.generation,
                        " of the job now; this process is of generation ", owner_.generation,
                        " and must not write there any more"}));
@@ -53,7 +52,8 @@ PLAIT_DECL void folder_lease::refuse_lost(lease_text const& newest) const {
 
 PLAIT_DECL bool folder_lease::take() {
   counted_checkpoints const found(path_, disk_);
-  // Also locks before the newest, whose owner may have died before it wrote its list.
+  // All lock files are checked, not only the newest: the owner of the newest may have died before
+  // it wrote its list.
   auto const newest = found.newest(lock_start);
   for (auto const& name : found.names())
     if (auto const one = number_behind(lock_start, name); one && !may_follow(*one, newest))
@@ -63,13 +63,14 @@ PLAIT_DECL bool folder_lease::take() {
   auto const text = lease_text{owner_.job, owner_.id, owner_.generation, {}}.text();
   int code = disk_.write_file(begun, std::as_bytes(std::span(text)));
   if (code == 0) {
-    // It is locked before others can see it.
+    // The file is locked before it gets the name under which others look for it.
     code = disk_.lock(begun, disk::lock_for::one, disk::lock_of::old_file, mine_);
     if (are_unknown(code)) code = 0;
   }
   if (code == 0) code = disk_.link(begun, lock_path(number));
   (void)disk_.remove_file(begun);
-  if (code == EEXIST || code == ENOENT) return false;  // ENOENT: another clean() removed it
+  // ENOENT: clean() of another process has removed it.
+  if (code == EEXIST || code == ENOENT) return false;
   if (code == 0) code = disk_.sync_folder(path_);
   if (code != 0) name_.fail("cannot be taken", code);
   number_ = number;
@@ -108,19 +109,20 @@ PLAIT_DECL bool folder_lease::write_list() {
       for (auto const& one : list_checkpoints(path_, are_best, disk_))
         if (auto name = one.path.filename().string(); checkpoint_name::from(name)->lease > 0)
           now.names.push_back(std::move(name));
-    // The previous owner may still finish one change that it had begun.
+    // The list is valid if no file has changed meanwhile: the previous owner may still finish one
+    // change that it had begun.
     if (before.own_names() == counted_checkpoints(path_, disk_).own_names()) break;
     if (tries == most_tries) return false;
   }
   auto const text = now.text();
   auto const begun = path_ / (std::string(begun_list) + disk_.random_digits());
   auto const list = path_ / (std::string(list_start) + std::to_string(number_));
-  // A name in the list must be on the disk before the list: it may have been renamed since an older
-  // list.
+  // Each name in the list must be on the disk before the list is: the checkpoint may have been
+  // renamed since an older list.
   int code = disk_.sync_folder(path_);
   if (code == 0) code = disk_.write_file(begun, std::as_bytes(std::span(text)));
   if (code == 0) code = disk_.rename(begun, list);
-  if (code == ENOENT) return write_list();  // clean() of another owner has removed it
+  if (code == ENOENT) return write_list();  // clean() of another owner has removed the file
   if (code == 0) code = disk_.sync_folder(path_);
   if (code != 0) {
     (void)disk_.remove_file(begun);

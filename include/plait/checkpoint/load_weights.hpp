@@ -18,25 +18,27 @@
 
 namespace plait {
 
-/// Maps names of a model's parameters to names of a file's tensors. All are patterns, as in
-/// `parameter_group`: a star stands for any characters, or none.
+/// Maps the names of a model's parameters to the names of tensors in a file. All members are
+/// patterns, as in `parameter_group`: a star stands for any text, even an empty one.
 struct weight_names {
   /// Pairs of a pattern of the model and its replacement in the file: `{{"body.*",
-  /// "transformer.*"}}` maps body.0.weight to transformer.0.weight. The stars of both stand for the
-  /// same texts, in order. The first pair that matches counts.
+  /// "transformer.*"}}` maps body.0.weight to transformer.0.weight. The first star of the pattern
+  /// and the first star of the replacement stand for the same text, and so on. The first pair that
+  /// matches counts.
   std::vector<std::pair<std::string, std::string>> names{};
-  /// Parameters that the file need not have, `{"head.*"}`: they keep their values.
+  /// Patterns of parameters that the file need not have, such as `{"head.*"}`. A missing parameter
+  /// keeps its values.
   std::vector<std::string> missing{};
-  /// Tensors of the file that no parameter needs.
+  /// Patterns of tensors of the file that no parameter needs.
   std::vector<std::string> extra{};
 };
 
 namespace detail {
 
-/// The names of parameters in a file.
+/// Finds the name in a file of each of a model's parameters.
 class names_in_file {
  public:
-  /// `call` is the beginning of messages.
+  /// `call` is the text with which error messages begin, such as "load_weights".
   ///
   /// Errors: input_error if the patterns of a pair differ in their number of stars.
   [[gnu::cold]] names_in_file(std::string const& call,
@@ -48,15 +50,16 @@ class names_in_file {
   std::vector<std::pair<std::string, std::string>> const& names_;
 };
 
-/// "5 tensors, 'a', 'b', 'c', ..."
+/// Returns the number of names and the first of them: "5 tensors, 'a', 'b', 'c', ...".
 [[nodiscard]] [[gnu::cold]] std::string list_of_names(std::vector<std::string> const& names,
                                                       std::string const& what);
 
-/// Restores a state from the elements of a file or folder, by the file's names.
+/// A source from which a trainer restores its parameters: the tensors of a file or folder, found by
+/// their names in the file.
 template <class Source>
 class weights_source final : public state_source {
  public:
-  /// `taken`: the file's tensors that parameters take.
+  /// `taken`: names of the tensors in the file that parameters of the model take.
   weights_source(Source& from, names_in_file const& names,
                  std::set<std::string, std::less<>> const& taken, std::size_t element_bytes)
       : from_(from), names_(names), taken_(taken), element_bytes_(element_bytes) {}
@@ -81,8 +84,8 @@ class weights_source final : public state_source {
 
 }  // namespace detail
 
-/// Gives a trainer's state the weights of a file or folder; for programs that hold trainers of
-/// several types.
+/// Replaces the parameters in a trainer's state by the weights of a file or folder. Programs that
+/// hold trainers of several types can call it with `trainer.state()`.
 template <class Source>
 [[gnu::cold]] void load_weights(saved_state& state, Source&& source,
                                 weight_names const& names = {}) {
@@ -92,7 +95,7 @@ template <class Source>
   for (auto const& [name, info] : state.parameters()) {
     auto const theirs = in_file.of(name);
     if (source.contains(theirs)) {
-      // A checkpoint stores the parameter's own sizes.
+      // A checkpoint of plait stores the parameter's own sizes, which other programs may not.
       if (!source.has_shape(theirs, detail::sizes_of(info, info.rows, info.columns)))
         source.expect_shape(theirs, detail::sizes_in_files(info));
       taken.insert(theirs);
@@ -118,19 +121,20 @@ template <class Source>
   state.import_parameters(from);
 }
 
-/// Gives a trainer the weights of a file or folder and nothing else: its step number stays. The
-/// optimizer's states and the average of a parameter that is taken are reset. It serves
-/// fine-tuning, from weights of any plan or program:
+/// Replaces a trainer's parameters by the weights of a file or folder; the step number stays. For
+/// each replaced parameter, the optimizer's states and the average (EMA) are reset. It serves
+/// fine-tuning from the weights of any plan or program:
 ///
 ///     plait::load_weights(trainer, plait::weights_folder("run/step-00001000"),
 ///                         {.missing = {"head.*"}, .extra = {"lm_head.*"}});
 ///
 /// `source` is a `weights_folder` or a `safetensors_reader`. All ranks call it.
 /// Moves:  as `import_parameters`.
-/// Cost:   each rank reads the bytes of its own blocks, one piece of a row after the other.
-/// Errors: input_error that names missing tensors, tensors that no parameter takes and tensors of
-///         another shape, unless `names` allow it; on all ranks, since all compare all names. Also
-///         if a value is not finite, or differs from the value of another rank that has it.
+/// Cost:   each rank reads the bytes of its own blocks, one part of a row after the other.
+/// Errors: input_error that names missing tensors, tensors that no parameter takes and tensors
+///         whose shape differs from their parameter's, unless `names` allow it; on all ranks, since
+///         all compare all names. Also if a value is not finite, or differs from the value of
+///         another rank that has it.
 ///
 /// Example (tests/reference/names_in_use_test.cpp load_weights):
 ///     auto const newest = plait::ext::list_checkpoints(folder).back().path;

@@ -15,17 +15,18 @@
 
 namespace plait::detail {
 
-/// Returns the bytes of lower-case hexadecimal digits, two for each byte; nullopt for other texts.
+/// Decodes lower-case hexadecimal digits, two for each byte; returns nullopt for other texts.
 std::optional<std::vector<std::byte>> bytes_from_hex(std::string_view text);
 
 std::string hex_from_bytes(std::span<std::byte const> bytes);
 
 std::string hex_from_crc(std::uint32_t crc);
 
-/// Reads the JSON of a manifest: known keys, each once, with values of their kind. The caller then
-/// checks it by manifest_rules.hpp. `format`: 1 without ages, or 2 with them.
+/// Reads the JSON of a manifest: each known key must be there once, with a value of the right type.
+/// The caller then checks the result by manifest_rules.hpp. `format`: 1 for a manifest without
+/// `ages`, 2 for one with `ages`.
 ///
-/// Cost:   memory of read_json.
+/// Cost:   the memory that read_json needs.
 /// Errors: input_error, one sentence with the manifest's name and the key.
 checkpoint_manifest read_manifest_json(std::string const& text, std::uint64_t format,
                                        file_name const& file);

@@ -56,7 +56,7 @@ PLAIT_DECL bool take_crc(json_value const& value, std::uint32_t& out) {
   return true;
 }
 
-// Reads the values of a manifest in the order of its text.
+// Reads the members of a manifest from its JSON, in the order of the text.
 class manifest_reader {
  public:
   explicit manifest_reader(file_name const& file) : file_(file) {}
@@ -64,14 +64,14 @@ class manifest_reader {
   [[nodiscard]] checkpoint_manifest read(json_value const& json, std::uint64_t format) const {
     static constexpr std::array<std::string_view, 10> keys{
         "format", "job",     "step",   "samples", "settings",
-        "extra",  "tensors", "blocks", "crc32",   "ages"};  // format 1 does not have the last
+        "extra",  "tensors", "blocks", "crc32",   "ages"};  // "ages" is not a key of format 1
     auto const* const members = object_in(json);
     if (members == nullptr) file_.refuse("is not a JSON object");
     checkpoint_manifest out;
     read_members(*members, std::span(keys).first(keys.size() - (format == 1 ? 1 : 0)), "no",
                  [&](std::string const& key, json_value const& value) {
                    std::uint64_t number = 0;
-                   std::string crc;  // the caller has compared it
+                   std::string crc;  // read but not used: the caller has already compared it
                    if (key == "settings")
                      return read_pairs(key, value, most_settings, out.settings);
                    if (key == "ages") return read_pairs(key, value, most_tensors, out.ages);
@@ -95,8 +95,8 @@ class manifest_reader {
     file_.refuse(concat({"has an invalid value for the key ", in_quotes(key)}));
   }
 
-  // Calls read(key, value) for the members of an object, which must have each of the keys once.
-  // read returns false for an invalid value.
+  // Calls read(key, value) for each member of an object, which must have each of `keys` once. read
+  // returns false for an invalid value.
   template <class Read>
   void read_members(json_object const& members, std::span<std::string_view const> keys,
                     char const* lacks, Read read) const {
@@ -113,7 +113,8 @@ class manifest_reader {
       if (!seen[i]) file_.refuse(concat({"has ", lacks, " key '", keys[i], "'"}));
   }
 
-  // Reads an object with names that the caller chose; the rules refuse names given twice.
+  // Reads an object whose keys the program chose, as pairs. It does not check for repeated keys;
+  // manifest_rules.hpp does.
   template <class Value>
   bool read_pairs(std::string const& key, json_value const& value, std::size_t most,
                   std::vector<std::pair<std::string, Value>>& out) const {
@@ -152,7 +153,7 @@ class manifest_reader {
     });
   }
 
-  // Calls read(members, one) for each object of a list.
+  // Reads a list of objects: calls read(members, one) for each, which fills the element `one`.
   template <class One, class Read>
   bool read_list(std::string const& key, json_value const& value, std::size_t most,
                  std::vector<One>& out, Read read) const {

@@ -10,30 +10,32 @@
 #include "plait/core/file.hpp"
 #include "plait/core/header_only.hpp"
 
-// Rules for every manifest, before it is written and after it is read.
+// Rules that a manifest must obey, checked before it is written and after it is read.
 namespace plait::detail {
 
 inline constexpr char const* manifest_file = "plait.json";
-/// About the size of a manifest with the most tensors, a block for each, and the most extra bytes.
-/// It is bounded since a tree of values takes many times the memory of its text.
+/// The largest size of a manifest in bytes: about the size with the most tensors, one block for
+/// each, and the most extra bytes. The size is limited because parsed JSON takes many times the
+/// memory of its text.
 inline constexpr std::size_t most_manifest_bytes = 100'000'000;
 inline constexpr std::size_t most_blocks = 300'000, most_settings = 1'000;
 inline constexpr std::size_t most_extra_bytes = std::size_t{1} << 24;
 inline constexpr std::size_t most_elements = std::size_t{1} << 60;
-inline constexpr std::size_t most_cuts = 6;  // cut dimensions; a block has 2^6 corners then
+// Most dimensions along which a tensor is cut; check_tensor then sorts 2^6 corners a block.
+inline constexpr std::size_t most_cuts = 6;
 
 /// The folder of optimizer states within a checkpoint. The weights are outside of it, so that
 /// programs that read all files of a folder can read them.
 inline constexpr std::string_view optimizer_folder = "optimizer";
 
-/// Returns true if `name` can be the name of a file in a checkpoint: letters, digits and . _ -, not
-/// beginning with a dot, since readers of a manifest open the file. The optimizer folder may
-/// precede it.
+/// Returns true if `name` can be the name of a file in a checkpoint: it has only letters, digits
+/// and . _ -, does not begin with a dot, and may begin with the name of the optimizer folder and a
+/// slash. Readers open the files that a manifest names, so a name must not lead out of the folder.
 bool is_plain_file_name(std::string_view name);
 
 std::size_t elements_of(std::span<std::size_t const> extent);
 
-/// Checks one tensor and its blocks, in a folder whose files may have any names.
+/// Checks one tensor and its blocks; any file names are allowed.
 void check_tensor(checkpoint_tensor const& tensor, std::span<checkpoint_block const* const> blocks,
                   file_name const& file);
 

@@ -26,13 +26,13 @@ PLAIT_DECL bool is_plain_file_name(std::string_view name) {
 }
 
 // Returns true if blocks cover a tensor exactly once. Let f(element) be the number of blocks that
-// have the element. The differences of f along all dimensions are not 0 only at corners of blocks,
-// and they determine f. So the blocks cover the tensor once if and only if their corners, with
-// signs, sum up to the tensor's. In one dimension, blocks [0,3) and [3,8) have the corners +0 -3 +3
-// -8, which sum up to +0 -8.
+// contain an element. The mixed difference of f (the difference along all dimensions in turn) is 0
+// except at corners of blocks, and it determines f. So the blocks cover the tensor exactly once if
+// and only if the signed sum of their corners equals the signed corners of the tensor. In one
+// dimension, blocks [0,3) and [3,8) have the corners +0 -3 +3 -8, which sum up to +0 -8.
 //
-// Shapes: each block is within `shape` and not empty.
-// Cost:   n 2^c log(n 2^c) for n blocks of a tensor that is cut along c dimensions.
+// Shapes: each block is within `shape` and has elements.
+// Cost:   O(n 2^c log(n 2^c)) for n blocks of a tensor that is cut along c dimensions.
 // Errors: input_error if c is more than most_cuts.
 PLAIT_DECL bool covers_once(std::span<std::size_t const> shape,
                             std::span<checkpoint_block const* const> blocks,
@@ -45,7 +45,8 @@ PLAIT_DECL bool covers_once(std::span<std::size_t const> shape,
     file.refuse_part(
         concat({"tensor ", in_quotes(blocks[0]->tensor)}),
         concat({"is cut along ", cut.size(), " dimensions; at most ", most_cuts, " are allowed"}));
-  // A corner as one number; a cut dimension has shape + 1 positions.
+  // The corners with positive and with negative sign. A corner is encoded as one number, with shape
+  // + 1 positions along each cut dimension.
   std::vector<std::size_t> added, taken;
   auto const add_corners = [&](auto const& offset, auto const& extent, bool whole) {
     for (std::size_t corner = 0; corner < std::size_t{1} << cut.size(); ++corner) {

@@ -20,14 +20,14 @@ namespace plait::detail {
 
 inline constexpr std::string_view manifest_head = "{\n\"format\": ";
 
-// Returns the end of a manifest; `crc` is the checksum of the text before it.
+// Returns the last lines of a manifest; `crc` is the checksum of the text that precedes them.
 std::string manifest_tail(std::uint32_t crc);
 
 inline std::uint32_t crc_of_text(std::string_view text) {
   return checkpoint_crc(std::as_bytes(std::span(text)));
 }
 
-/// Returns the oldest format that can hold all of a manifest.
+/// Returns the oldest format that can hold everything in a manifest.
 inline int format_of(checkpoint_manifest const& manifest) { return manifest.ages.empty() ? 1 : 2; }
 inline constexpr std::uint64_t newest_format = 2;
 
@@ -39,27 +39,28 @@ inline file_name manifest_name(std::filesystem::path const& path) { return {mani
 
 namespace plait::ext {
 
-/// Returns a manifest as the text of plait.json: JSON with a line for each tensor and block, and at
-/// its end a CRC-32 of all text before. Equal manifests have equal texts. The format is 1, or 2 if
-/// there are ages, which readers of format 1 do not know.
+/// Returns a manifest as the text of plait.json: JSON with a line for each tensor and block and, at
+/// its end, a CRC-32 of all preceding text. Equal manifests have equal texts. The format is 1, or 2
+/// if there are ages, which readers of format 1 do not know.
 ///
 /// Errors: input_error that names `path`, if the manifest breaks a rule that parse_manifest checks.
 /// Cost:   the cost of parse_manifest.
 std::string to_text(checkpoint_manifest const& manifest,
                     std::filesystem::path const& path = detail::manifest_file);
 
-/// Reads a text that to_text wrote. Everything else is refused: a wrong checksum, unknown keys,
-/// names given twice, blocks that are outside of their tensors or do not cover them exactly once,
-/// and names of files outside of the folder.
+/// Parses a text that to_text has written. It refuses every other text, for example with a wrong
+/// checksum, unknown keys, names given twice, blocks that are outside of their tensors or do not
+/// cover them exactly once, and names of files outside of the folder.
 ///
-/// Cost:   n log n in tensors and blocks; memory several times the size of the text.
+/// Cost:   O(n log n) for n tensors and blocks; memory several times the size of the text.
 /// Errors: input_error, one sentence that names `path`.
 checkpoint_manifest parse_manifest(std::string const& text,
                                    std::filesystem::path const& path = detail::manifest_file);
 
 /// Reads the file plait.json of a checkpoint's folder.
 ///
-/// Errors: the errors of parse_manifest; input_error if it cannot be read or is not a regular file.
+/// Errors: the errors of parse_manifest; input_error if the file cannot be read or is not a regular
+///         file.
 checkpoint_manifest read_manifest(std::filesystem::path const& folder,
                                   detail::disk& on = detail::the_disk());
 

@@ -87,14 +87,15 @@ PLAIT_DECL checkpoint_manifest parse_manifest(std::string const& text,
   std::size_t const tail = std::min(all.size(), detail::manifest_tail(0).size());
   auto const crc = detail::crc_of_text(all.substr(0, all.size() - tail));
   bool const intact = all.ends_with(detail::manifest_tail(crc));
-  // A newer format may have another end.
+  // The end of the text is compared before the CRC is read, because a newer format may end
+  // differently.
   bool const ends_as_ours = all.ends_with("\"\n}\n");
   if (format > detail::newest_format && (intact || !ends_as_ours))
     file.refuse(concat({"has format ", format, ", this version of plait reads formats 1 to ",
                         detail::newest_format, "; use a newer plait"}));
   if (!intact)
     file.refuse(concat({"is damaged: it does not end in the checksum ", detail::hex_from_crc(crc),
-                        " of the text before"}));
+                        " of the preceding text"}));
   auto manifest = detail::read_manifest_json(text, format, file);
   detail::check_manifest(manifest, file);
   return manifest;

@@ -28,22 +28,24 @@
 
 namespace plait {
 
-/// Options of `save_weights`: the parameters, their names and their type.
+/// Options of `save_weights`: the parameters that are written, their names and their type.
 struct save_weights_options {
-  /// Most bytes of tensors in one file of a folder; a larger tensor has a file of its own.
+  /// The largest number of bytes of tensors in one file of a folder. A larger tensor has a file of
+  /// its own.
   std::size_t most_bytes = 5'000'000'000;
-  /// Pairs of a pattern of the model and its replacement in the file, as in `weight_names`.
+  /// Pairs of a pattern of the model's names and its replacement in the file, as in `weight_names`.
   std::vector<std::pair<std::string, std::string>> names{};
-  /// Patterns of the model's names, `{"*.lora_*"}`: only parameters that match one are written.
-  /// Empty: all parameters.
+  /// Patterns of the model's names, such as `{"*.lora_*"}`: only matching parameters are written.
+  /// If empty, all parameters are written.
   std::vector<std::string> only{};
-  /// The type in the file: F64, F32 or BF16. Default: the type of the trainer's parameters.
+  /// The type of the elements in the file: F64, F32 or BF16. By default it is the type of the
+  /// trainer's parameters.
   std::optional<stored_type> type{};
 };
 
 namespace detail {
 
-/// The files of saved weights, each with the names and shapes of its tensors.
+/// The list of files that save_weights writes, each with the names and shapes of its tensors.
 struct weights_files {
   /// A parameter's name in files, and the index of its file.
   struct place {
@@ -53,13 +55,14 @@ struct weights_files {
   std::vector<std::vector<safetensors_entry>> files{};
   std::map<std::string, place, std::less<>> places{};
 
-  /// `tensors`: all parameters of the model, by its names, in the order in which they are written.
+  /// `tensors`: all parameters of the model, under the model's names, in the order in which they
+  /// are written.
   ///
-  /// Errors: input_error for options that leave no tensor, or give two tensors one name.
+  /// Errors: input_error for options that select no tensor, or give two tensors one name.
   [[gnu::cold]] weights_files(std::span<safetensors_entry const> tensors,
                               save_weights_options const& options, bool is_one_file);
 
-  /// model.safetensors, or model-00002-of-00003.safetensors.
+  /// Returns the name of a file: model.safetensors, or model-00002-of-00003.safetensors.
   [[nodiscard]] [[gnu::cold]] std::string name_of(std::size_t file) const;
   [[nodiscard]] [[gnu::cold]] std::string index() const;
 };
@@ -68,8 +71,9 @@ struct weights_files {
   return path.extension() == ".safetensors";
 }
 
-/// A folder that appears under its name only when it is complete. Until then it is NAME.partial-<16
-/// digits> next to it. An object that is destroyed before commit() removes it.
+/// Writes a folder that appears under its name NAME only when it is complete. Until then the folder
+/// is called NAME.partial-<16 digits>. If the object is destroyed before commit(), it removes the
+/// folder.
 ///
 /// Errors: input_error that names the folder and the system's error; also if the folder exists and
 ///         is not empty.
@@ -80,17 +84,18 @@ class partial_folder {
   partial_folder(partial_folder const&) = delete;
   partial_folder& operator=(partial_folder const&) = delete;
 
-  /// Returns the path at which a file of this name is to be written.
+  /// Returns the path at which to write a file of the given name.
   [[nodiscard]] std::filesystem::path file(std::string const& name);
   void write_file(std::string const& name, std::string_view text) {
     must(disk_.write_file(file(name), std::as_bytes(std::span(text))));
   }
 
-  /// Makes the folder appear; all files are on the disk. On return their names are, too.
+  /// Renames the folder to its final name; call it when all files are on the disk. On return the
+  /// names are on the disk, too.
   void commit();
 
  private:
-  /// Accepts a missing or an empty folder.
+  /// Checks that the path is free: it does not exist or is an empty folder.
   void require_room() const;
   void must(int code) const {
     if (code != 0) name_.fail("cannot be written", code);
@@ -108,23 +113,25 @@ class partial_folder {
 namespace ext {
 
 /// Writes the weights of a model, parameter by parameter, in the format of `save_weights`. A
-/// program can construct it before the training to learn if the weights can be written.
+/// program can construct it before training to check that the weights can be written.
 ///
-/// Errors:  input_error that names the file or folder; the path then has nothing, or its previous
-///          content.
+/// Errors:  input_error that names the file or folder; the path then does not exist, or has its
+///          previous content.
 /// Threads: used by one thread.
 class weights_writer {
  public:
-  /// The form of the result: by the path's name, as in save_weights, or one file of any name.
+  /// The form of the result. by_name: a file or a folder, by the ending of the path, as
+  /// save_weights does. one_file: always one file.
   enum class form { by_name, one_file };
 
-  /// `tensors`: all parameters of the model, by its names, in the order of the writes.
+  /// `tensors`: all parameters of the model, under the model's names, in the order of the calls of
+  /// write.
   weights_writer(std::filesystem::path const& path, std::span<safetensors_entry const> tensors,
                  save_weights_options const& options = {}, form as = form::by_name,
                  detail::disk& on = detail::the_disk());
 
-  /// Writes a whole parameter, row-major, by the model's name; skips a parameter that is not to be
-  /// saved.
+  /// Writes a whole parameter, in row-major order, under its name in the model. A parameter that
+  /// the options do not select is skipped.
   template <class T>
   void write(std::string_view name, std::span<T const> values) {
     auto const found = of_.places.find(name);
@@ -135,11 +142,11 @@ class weights_writer {
     switch (std::ranges::find(entries, theirs, &safetensors_entry::name)->type) {
       case stored_type::f64: return write_as<double>(theirs, values);
       case stored_type::bf16: return write_as<bfloat16>(theirs, values);
-      default: return write_as<float>(theirs, values);  // the writer accepts no other type
+      default: return write_as<float>(theirs, values);  // weights_files accepts no other type
     }
   }
 
-  /// Makes everything appear, complete and on the disk.
+  /// Makes the file or folder appear under its name, complete and on the disk.
   void commit();
 
  private:
@@ -171,22 +178,23 @@ class weights_writer {
   std::filesystem::path path_;
   detail::weights_files of_;
   std::optional<detail::partial_folder> folder_{};
-  std::optional<safetensors_writer> open_{};  // destroyed before its folder
+  // Declared after the folder, so that it is destroyed first.
+  std::optional<safetensors_writer> open_{};
   std::size_t file_ = 0;
 };
 
 }  // namespace ext
 
-/// Writes the weights of a trainer, and nothing else of it, for other programs and for
-/// `load_weights`. A path that ends in `.safetensors` is one file. Any other is a folder with
-/// `model.safetensors`, or with several files and their index, in the layout of Hugging Face's
-/// transformers.
+/// Writes a trainer's weights without its optimizer states, for other programs and for
+/// `load_weights`. If the path ends in `.safetensors`, the result is one file. Any other path
+/// becomes a folder with `model.safetensors`, or with several files and their index, in the layout
+/// of Hugging Face's transformers.
 ///
 ///     plait::save_weights(trainer, "tuned", {.type = plait::stored_type::bf16});
 ///     plait::save_weights(trainer, "tuned/adapter_model.safetensors", {.only = {"*.lora_*"}});
 ///
 /// All ranks call it; the root rank writes. The file or folder appears complete or not at all, and
-/// a file replaces one of the same name. Inside `with_ema` it saves the averages.
+/// a file replaces an existing file of the same name. Inside `with_ema` it saves the averages.
 /// Moves:  as `export_parameters`.
 /// Cost:   the root rank holds one parameter at a time.
 /// Errors: input_error for patterns that match nothing, on all ranks; on the root rank, which ends
@@ -205,7 +213,7 @@ template <class Trainer>
   bool const is_root = trainer.rank().is_root();
   std::optional<ext::weights_writer> to;
   if (is_root) to.emplace(path, tensors, options);
-  else detail::weights_files(tensors, options, detail::is_weights_file(path));  // may throw, too
+  else detail::weights_files(tensors, options, detail::is_weights_file(path));  // can also throw
   trainer.export_parameters(
       [&](std::string const& name, auto const&, auto values) { to->write(name, values); });
   if (is_root) to->commit();

@@ -28,8 +28,8 @@ PLAIT_DECL weights_files::weights_files(std::span<safetensors_entry const> tenso
       throw input_error({"save_weights: ", in_quotes(other->second), " and ", in_quotes(ours),
                          " would both be ", in_quotes(entry.name),
                          " in the file; change the pairs in save_weights_options::names"});
-    // A tensor goes into the last file unless that would become too large, as in Hugging Face's
-    // layout.
+    // A tensor is put into the last file unless that file would become too large, as in Hugging
+    // Face's layout.
     bool const is_next = !is_one_file && bytes + entry.bytes() > options.most_bytes;
     if (files.empty() || (is_next && bytes > 0)) {
       files.emplace_back();

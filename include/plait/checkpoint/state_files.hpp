@@ -15,22 +15,24 @@
 
 namespace plait::detail {
 
-/// The key of a file's metadata that has the CRC-32 of its tensors, next to PyTorch's keys.
+/// The key in a file's metadata under which the CRC-32 of its tensors is stored, in addition to
+/// PyTorch's keys.
 inline constexpr char const* crc_key = "plait_crc32";
 
-/// Copies of all that one rank saves, by kind.
+/// Copies of everything that one rank saves, sorted by kind: parameters, optimizer states,
+/// averages.
 struct rank_copies {
   int rank = 0;
   std::size_t element_bytes = 0;
   std::vector<std::string> kinds{};
   std::vector<saved_rectangle> rectangles{};
-  std::vector<std::vector<std::byte>> bytes{};  ///< indexed by kind
+  std::vector<std::vector<std::byte>> bytes{};  ///< a rank's copy for each kind
 };
 
-/// Writes the copies of a rank, each rectangle as a tensor of its own. A file has at most one
-/// rectangle of a tensor. Parameters are in `weights-<rank>-<n>.safetensors`, states of optimizers
-/// and averages in `optimizer/state-...`; the folder `optimizer` must exist. All files are on the
-/// disk on return.
+/// Writes the copies of a rank to files. Each rectangle of a parameter becomes a tensor of a file,
+/// which has at most one rectangle of each parameter. Parameters are in
+/// `weights-<rank>-<n>.safetensors`, states of optimizers and averages in `optimizer/state-...`;
+/// the folder `optimizer` must exist. All files are on the disk on return.
 ///
 /// Errors: input_error that names the file.
 class state_writer {
@@ -45,20 +47,20 @@ class state_writer {
     saved_rectangle const* of = nullptr;
   };
 
-  /// Writes the kinds from `begin` to `end` into files whose names begin with `path`.
+  /// Writes the kinds with index `begin` to `end` - 1 into files whose names begin with `path`.
   void write_kinds(std::filesystem::path const& path, std::size_t begin, std::size_t end);
 
   void write_file(std::filesystem::path const& path, std::vector<entry> const& tensors);
 
-  /// Returns the bytes of a rectangle, row by row; valid until the next call.
+  /// Returns the bytes of a rectangle, row by row. They are valid until the next call.
   std::span<std::byte const> rows_of(std::size_t kind, parameter_rectangle const& where);
 
   rank_copies const& of_;
   std::vector<std::byte> rows_{};
 };
 
-/// Returns all rectangles that the ranks have written into a folder, each with its file and its
-/// CRC.
+/// Returns the rectangles that all ranks have written into a folder, each with its file and its
+/// CRC-32.
 ///
 /// Cost:   reads the headers of all files.
 /// Errors: input_error that names a file that state_writer did not write.

@@ -29,7 +29,8 @@ PLAIT_DECL void state_writer::write_kinds(std::filesystem::path const& path, std
                                           std::size_t end) {
   std::vector<std::vector<entry>> files;
   std::string last;
-  // The index of a rectangle among the rectangles of its parameter, which are adjacent.
+  // The index of a rectangle among the rectangles of its parameter, which follow each other in the
+  // list.
   std::size_t same = 0;
   for (auto const& each : of_.rectangles) {
     same = each.name == last ? same + 1 : 0;
@@ -100,7 +101,7 @@ PLAIT_DECL std::vector<checkpoint_block> blocks_in(std::filesystem::path const& 
                        file.info(name).shape, sums[name].get<std::uint32_t>()});
       }
     }
-  // Sorted, since the order of a folder's entries is arbitrary.
+  // The list is sorted because the order of a folder's entries is arbitrary.
   std::ranges::sort(out, [](auto const& a, auto const& b) {
     return a.tensor != b.tensor ? a.tensor < b.tensor : a.offset < b.offset;
   });

@@ -23,13 +23,13 @@
 
 namespace plait::detail {
 
-/// Open files of a folder, by name. Only some are open at a time, so that the folder may have any
-/// number of files.
+/// A cache of open files of a folder, by name. It limits the number of files that are open at a
+/// time, so that the folder may have any number of files.
 class open_weights {
  public:
   explicit open_weights(std::filesystem::path folder) : folder_(std::move(folder)) {}
 
-  /// Valid until the next call.
+  /// Opens a file if it is not open. The reference is valid until the next call.
   safetensors_reader const& file(std::string const& name);
 
  private:
@@ -37,14 +37,15 @@ class open_weights {
   std::map<std::string, std::unique_ptr<safetensors_reader>> files_{};
 };
 
-/// Reads elements of whole tensors from a complete checkpoint of any number of ranks.
+/// Reads parts of tensors from a complete checkpoint that any number of ranks has written.
 ///
 /// Cost:    reads the requested elements, and the headers of their files.
 /// Errors:  input_error that names the file and the tensor.
 /// Threads: used by one thread.
 class state_reader final : public state_source {
  public:
-  /// read() converts to elements of `element_bytes`. `files`: files that are open already.
+  /// read() converts values to elements of `element_bytes` bytes. `files`: files that are already
+  /// open.
   state_reader(std::filesystem::path folder, checkpoint_manifest const& manifest,
                std::size_t element_bytes)
       : state_reader(folder, manifest, element_bytes, open_weights(folder)) {}
@@ -56,11 +57,12 @@ class state_reader final : public state_source {
   }
   [[nodiscard]] std::optional<std::int64_t> age(std::string_view name) const override;
 
-  /// Errors: also input_error if there is no such tensor or it has another shape than `info`.
+  /// Errors: also input_error if the tensor is missing or its shape differs from the shape in
+  ///         `info`.
   void read(std::string const& name, parameter_info const& info, parameter_rectangle const& where,
             void* out) override;
 
-  /// Reads a rectangle as numbers of type T, float or double.
+  /// Reads a rectangle and converts it to T, which is float or double.
   template <class T>
   void read_numbers(std::string const& name, parameter_info const& info,
                     parameter_rectangle const& where, std::span<T> out) {
@@ -74,7 +76,7 @@ class state_reader final : public state_source {
           std::min(has.column + has.columns, where.column + where.columns);
       if (row >= end_row || column >= end_column) continue;
       std::size_t const height = end_row - row, width = end_column - column;
-      // Rows that are contiguous in `out` are read in place.
+      // Whole rows are contiguous in `out`, so they are read directly into it.
       bool const in_place = width == where.columns;
       std::size_t const first = (row - where.row) * where.columns + (column - where.column);
       rows.resize(in_place ? 0 : height * width);
@@ -88,7 +90,8 @@ class state_reader final : public state_source {
     }
   }
 
-  /// Compares type, shape and CRC of rectangles `rank`, `rank + ranks`, ...
+  /// Compares the type, shape and CRC-32 of stored rectangles with the manifest. The rectangles are
+  /// shared out: this call checks numbers `rank`, `rank + ranks`, ...
   ///
   /// Errors: input_error that names the file, the tensor and both numbers.
   void verify(std::size_t rank, std::size_t ranks);

@@ -23,18 +23,19 @@
 
 namespace plait {
 
-/// Reads whole tensors from a folder of safetensors files that have parts of them: written by
-/// PyTorch's distributed checkpoint for Hugging Face, or the weights of a checkpoint of plait. A
-/// file without metadata of parts has whole tensors. Subfolders are ignored, and files whose names
-/// begin with a dot.
+/// Reads whole tensors from a folder of safetensors files, even if each file has only blocks of
+/// tensors. Such files are written by PyTorch's distributed checkpoint for Hugging Face and by
+/// plait's checkpoints. A file without metadata about blocks has whole tensors. Subfolders are
+/// ignored, and files whose names begin with a dot.
 ///
 /// If the folder has a `model.safetensors.index.json`, as folders of Hugging Face with several
 /// files do, only the files that it names are opened; a second copy next to them, such as
 /// `consolidated.safetensors`, is ignored.
 ///
-/// Cost:    reads the headers of all files at first, then the requested bytes.
-/// Errors:  input_error that names the folder, the file or the index, also if the parts of a tensor
-///          do not cover it exactly once, or the index contradicts the files.
+/// Cost:    the constructor reads the headers of all files; each read takes only the requested
+///          bytes.
+/// Errors:  input_error that names the folder, the file or the index, also if the blocks of a
+///          tensor do not cover it exactly once, or the index contradicts the files.
 /// Threads: used by one thread.
 class weights_folder {
  public:
@@ -49,18 +50,20 @@ class weights_folder {
   }
   [[nodiscard]] std::vector<std::string> names() const;
 
+  /// Returns true if the tensor `name` has this shape.
+  ///
   /// Errors: input_error if the tensor is missing.
   [[nodiscard]] bool has_shape(std::string_view name, std::span<std::size_t const> shape) const {
     return std::ranges::equal(find(name).shape, shape);
   }
-  /// Errors: input_error, naming both shapes, if the tensor is missing or has another shape.
+  /// Errors: input_error with both shapes, if the tensor is missing or its shape differs.
   void expect_shape(std::string_view name, std::span<std::size_t const> shape) const;
 
-  /// Reads a whole tensor, row-major, and converts it like safetensors_reader.
+  /// Reads a whole tensor in row-major order and converts its elements as safetensors_reader does.
   ///
-  /// Errors: input_error if the tensor is missing or has another number of elements; also if it has
-  ///         more than two dimensions and is stored in pieces that cut a dimension after the
-  ///         second.
+  /// Errors: input_error if the tensor is missing or the size of `out` differs from its number of
+  ///         elements; also if it has more than two dimensions and is stored in blocks that cut a
+  ///         dimension after the second.
   template <std::floating_point T>
   void read(std::string_view name, std::span<T> out) {
     auto const shape = matrix_of(name).shape;
@@ -75,12 +78,13 @@ class weights_folder {
                          out);
   }
 
-  /// Reads the rectangle of `extent` elements from `offset` on of a matrix or vector, row-major. In
-  /// a tensor with more dimensions, all after the first count as one.
+  /// Reads a rectangle of a matrix or vector in row-major order: it begins at `offset` and has the
+  /// sizes `extent`. A tensor with more dimensions is treated as a matrix, whose second dimension
+  /// combines all after the first.
   ///
-  /// Cost:   as safetensors_reader::read_block; nothing else of the tensor is read.
-  /// Errors: as read; input_error that names the tensor's shape and the rectangle if the rectangle
-  ///         is not within it or `out` has another size.
+  /// Cost:   the cost of safetensors_reader::read_block; nothing else of the tensor is read.
+  /// Errors: the errors of read; input_error that names the tensor's shape and the rectangle if the
+  ///         rectangle is not within it or `out` has another size.
   template <std::floating_point T>
   void read_block(std::string_view name, std::span<std::size_t const> offset,
                   std::span<std::size_t const> extent, std::span<T> out) {
@@ -107,38 +111,41 @@ class weights_folder {
   [[nodiscard]] ext::checkpoint_tensor const& find(std::string_view name) const {
     return find_in(manifest_, name);
   }
-  /// Returns the tensor in the shape in which it is read.
+  /// Returns the tensor with the shape in which it is read, see as_matrices.
   [[nodiscard]] ext::checkpoint_tensor const& matrix_of(std::string_view name) const {
     return find_in(matrices_, name);
   }
   [[nodiscard]] ext::checkpoint_tensor const& find_in(ext::checkpoint_manifest const& manifest,
                                                       std::string_view name) const;
 
-  /// Returns the same tensors as matrices: all dimensions after the first become one, and a single
-  /// number becomes a vector. A tensor whose pieces cut a dimension after the second stays as it
+  /// Returns the tensors as matrices: all dimensions after the first are combined into one, and a
+  /// scalar becomes a vector. A tensor whose blocks cut a dimension after the second is left as it
   /// is.
   [[gnu::cold]] static ext::checkpoint_manifest as_matrices(ext::checkpoint_manifest all);
 
   [[gnu::cold]] weights_folder(std::filesystem::path const& folder, detail::open_weights files);
 
-  /// Returns the files to read. With an index, their tensors must be the index's.
+  /// Returns the names of the files to read. If the folder has an index, they are the files that it
+  /// names.
   [[gnu::cold]] static std::set<std::string> files_of(std::filesystem::path const& folder,
                                                       detail::file_name const& name);
   static constexpr std::size_t most_other_files = 1'000;
 
-  /// Returns a sentence about the first file that has weights in another format. A file whose name
-  /// says that it is a model precedes others.
+  /// Returns a sentence about the first file that has weights in another format; files whose names
+  /// say that they are a model are considered first.
   [[gnu::cold]] static std::string what_is_there(std::filesystem::path const& folder,
                                                  std::set<std::string> const& files);
   [[gnu::cold]] static std::set<std::string> files_of(std::filesystem::path const& folder,
                                                       detail::file_name const& index,
                                                       detail::weights_index const& files);
-  /// Errors: input_error if the index contradicts a file.
+  /// Compares the tensors of a file with the index.
+  ///
+  /// Errors: input_error if they differ.
   [[gnu::cold]] static void compare(detail::file_name const& index,
                                     detail::weights_index const& files, std::string const& file,
                                     safetensors_reader const& reader);
 
-  /// Refuses pieces that begin at the same element: the folder has two copies of the weights.
+  /// Refuses blocks that begin at the same element: the folder then has two copies of the weights.
   ///
   /// Errors: input_error that names both files.
   [[gnu::cold]] static void refuse_copies(std::span<ext::checkpoint_block const* const> pieces,

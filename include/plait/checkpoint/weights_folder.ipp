@@ -76,7 +76,8 @@ PLAIT_DECL std::set<std::string> weights_folder::files_of(std::filesystem::path 
   for (std::filesystem::directory_iterator at(folder, problem), end; !problem && at != end;
        at.increment(problem)) {
     auto const file = at->path().filename().string();
-    // macOS writes ._model.safetensors next to model.safetensors on disks of other systems.
+    // Hidden files are skipped: macOS writes ._model.safetensors next to model.safetensors on disks
+    // of other systems.
     if (file.starts_with('.')) continue;
     if (at->path().extension() == ".safetensors") out.insert(file);
     else if (others.size() < most_other_files) others.insert(file);
@@ -147,7 +148,7 @@ PLAIT_DECL ext::checkpoint_manifest weights_folder::manifest_of(std::filesystem:
   auto const index_path = folder / detail::weights_index_file;
   detail::file_name const index_name("index", index_path);
   detail::weights_index index;
-  // A link without a target counts, too.
+  // A symbolic link without a target counts as an existing index.
   if (std::error_code problem;
       std::filesystem::exists(std::filesystem::symlink_status(index_path, problem)))
     index = detail::read_weights_index(index_path);
@@ -180,7 +181,8 @@ PLAIT_DECL ext::checkpoint_manifest weights_folder::manifest_of(std::filesystem:
                              detail::shape_text(offset), ", which overflow"});
         all.shape[i] = std::max(all.shape[i], end);
       }
-      // A rank without a row of a tensor has written a piece without elements.
+      // Blocks without elements are left out; a rank that has no row of a tensor writes such a
+      // block.
       if (entry.elements() != 0)
         out.blocks.push_back({file_in_folder, tensor, std::move(offset), entry.shape, 0});
     }

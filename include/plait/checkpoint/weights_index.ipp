@@ -18,7 +18,7 @@
 
 namespace plait::detail {
 
-// Returns the file of each tensor.
+// Reads the object "weight_map" of an index: the file of each tensor.
 PLAIT_DECL weights_index read_weight_map(json_object const& map, file_name const& file) {
   weights_index out;
   for (auto const& [tensor, value] : map) {
