@@ -19,10 +19,11 @@
 
 namespace plait::ext {
 
-/// A type says on purpose that it is an adaptor of data sets by `using concept_tag = adaptor_tag;`.
+/// Marks an adaptor of data sets: a type declares that it is one by `using concept_tag =
+/// adaptor_tag;`.
 struct adaptor_tag {};
 
-/// Makes a data set from another one: `data | adaptor` is adaptor.on(data).
+/// An adaptor makes a data set from another data set: `data | adaptor` is adaptor.on(data).
 template <class A>
 concept data_adaptor = std::same_as<typename std::remove_cvref_t<A>::concept_tag, adaptor_tag>;
 
@@ -32,8 +33,8 @@ template <class Data>
 using held_data = std::conditional_t<std::is_lvalue_reference_v<Data>,
                                      std::remove_cvref_t<Data> const&, std::remove_cvref_t<Data>>;
 
-/// Base class of adapted data sets, which forwards all that the derived class does not define to
-/// the data set within. Derived classes have `inputs(sample, epoch, out, scratch)` and
+/// Base class of adapted data sets. It forwards every member that the derived class does not define
+/// to the inner data set. Derived classes define `inputs(sample, epoch, out, scratch)` and
 /// `description()`.
 ///
 /// Threads: all members are const and may run at the same time.
@@ -48,7 +49,7 @@ class adapted_data {
   static constexpr bool is_random = is_random_data<data_type>;
   static constexpr int random_adaptors = random_adaptors_in<data_type>;
 
-  /// The data set within.
+  /// The inner data set, which is adapted.
   [[nodiscard]] data_type const& data() const { return data_; }
 
   [[nodiscard]] std::size_t size() const { return data_.size(); }
@@ -91,7 +92,7 @@ class adapted_data {
   template <class Data>
   explicit adapted_data(std::in_place_t, Data&& data) : data_(std::forward<Data>(data)) {}
 
-  /// Returns the description of the data set within, then the adaptor's.
+  /// Returns the description of the inner data set, followed by the adaptor's.
   [[nodiscard]] [[gnu::cold]] std::string followed_by(std::string const& adaptor) const {
     auto const inner = description_of(data_);
     return concat({(inner.empty() ? "data" : inner), " | ", adaptor});
@@ -107,7 +108,7 @@ namespace plait::detail {
 
 /// Returns the shortest decimal number that reads back as `value`.
 [[nodiscard]] [[gnu::cold]] std::string to_text(double value);
-/// "0.5", or "{0.5, 0.25}".
+/// Returns "0.5" for a single number, "{0.5, 0.25}" for several.
 [[nodiscard]] [[gnu::cold]] std::string to_text(std::vector<double> const& values);
 
 template <class Data>
@@ -131,12 +132,12 @@ consteval void check_pictures() {
 
 namespace plait {
 
-/// Makes a data set from another one: `data | plait::take(1000) | plait::normalize(0.5, 0.25)`.
+/// Applies an adaptor to a data set: `data | plait::take(1000) | plait::normalize(0.5, 0.25)`.
 template <class Data, ext::data_adaptor Adaptor>
 [[nodiscard]] auto operator|(Data&& data, Adaptor const& adaptor) {
   detail::check_adapted<std::remove_cvref_t<Data>>();
   if constexpr (dataset<std::remove_cvref_t<Data>>) return adaptor.on(std::forward<Data>(data));
-  else return 0;  // avoids further errors
+  else return 0;  // prevents further compile errors
 }
 
 }  // namespace plait

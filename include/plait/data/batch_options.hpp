@@ -9,29 +9,32 @@
 
 namespace plait {
 
-/// The options of batches: the samples that they have, and the way in which they are read.
+/// The options of batches: how often the data set is read, and in which way.
 struct batch_options {
   std::uint64_t seed = 0;
   sample_order how = sample_order::shuffled;
   last_batch last = last_batch::drop;
-  /// Passes through the data set; 0: no end.
+  /// The number of passes through the data set; with 0, the batches never end.
   std::uint64_t epochs = 1;
-  /// Pieces of a step that are run one after the other. 0 takes one for each pipeline stage, and
-  /// for a reproducible<Slices> job one for each slice of the rank, the only number that such a job
-  /// takes.
+  /// The number of microbatches of a step, which run one after the other. 0 selects one microbatch
+  /// for each pipeline stage; in a reproducible<Slices> job, 0 selects one for each slice of the
+  /// rank, which is the only number that such a job accepts.
   int microbatches = 0;
-  /// Steps whose samples are read ahead while earlier ones are trained on; 0 reads the samples of a
-  /// step when it is asked for.
+  /// The number of steps whose samples are read ahead, while earlier steps are trained. With 0, the
+  /// samples of a step are read when the step begins.
   int ahead = 0;
-  /// Threads of each rank that read ahead.
+  /// The number of threads of each rank that read ahead.
   int readers = 1;
-  /// Makes samples without randomness, as `trainer.evaluate(data, ...)` does. A trainer does not
-  /// train on such batches, and evaluates only such batches of a random data set.
+  /// Makes batches whose samples have no random changes, as `trainer.evaluate(data, ...)` does. A
+  /// trainer refuses to train on such batches; of a random data set, it evaluates only such
+  /// batches.
   bool for_evaluation = false;
 };
 
 namespace detail {
 
+/// Checks the numbers.
+///
 /// Errors: input_error for a number that is not in its range.
 [[gnu::cold]] void check(batch_options const& options);
 

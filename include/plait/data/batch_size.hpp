@@ -33,8 +33,8 @@ constexpr std::size_t at_least_one_sample(std::size_t samples) {
 
 }  // namespace detail
 
-/// Samples of one step over all data ranks: `global_batch<64>{}`, or `global_batch<>{n}` for a
-/// number known at run time.
+/// The number of samples of one step on all data ranks together: `global_batch<64>{}`, or
+/// `global_batch<>{n}` for a number known at run time.
 ///
 /// Example (tests/reference/names_in_use_test.cpp global_batch):
 ///     plait::global_batch<64> const batch_size{};  // with 2 data ranks, each has 32
@@ -43,17 +43,21 @@ struct global_batch {
   static constexpr bool is_static = true;
   static constexpr std::size_t samples = Samples;
 
-  /// Samples of one data rank. Errors: input_error if they do not divide.
+  /// The number of samples of one data rank.
+  ///
+  /// Errors: input_error if the samples cannot be divided equally over the ranks.
   [[nodiscard]] constexpr std::size_t per_rank(int data_ranks) const {
     return detail::samples_per_rank(samples, data_ranks);
   }
-  /// Samples of one slice. Errors: input_error if they do not divide.
+  /// The number of samples of one slice.
+  ///
+  /// Errors: input_error if the samples cannot be divided equally over the slices.
   [[nodiscard]] constexpr std::size_t per_slice(int slices) const {
     return detail::samples_per_slice(samples, slices);
   }
 };
 
-/// A size that is known at run time. Errors: input_error for 0 samples.
+/// A batch size that is known at run time. Errors: input_error for 0 samples.
 template <>
 struct global_batch<0> {
   static constexpr bool is_static = false;
@@ -65,25 +69,28 @@ struct global_batch<0> {
   [[nodiscard]] constexpr std::size_t per_rank(int data_ranks) const {
     return detail::samples_per_rank(samples, data_ranks);
   }
-  /// Samples of one slice. Errors: input_error if they do not divide.
+  /// The number of samples of one slice.
+  ///
+  /// Errors: input_error if the samples cannot be divided equally over the slices.
   [[nodiscard]] constexpr std::size_t per_slice(int slices) const {
     return detail::samples_per_slice(samples, slices);
   }
 };
 
-/// Samples of one step on each data rank: `per_rank_batch<16>{}`, or `per_rank_batch<>{n}`.
+/// The number of samples of one step on each data rank: `per_rank_batch<16>{}`, or
+/// `per_rank_batch<>{n}`.
 template <std::size_t Samples = 0>
 struct per_rank_batch {
   static constexpr bool is_static = true;
   static constexpr std::size_t samples = Samples;
 
-  /// Returns the batch of all data ranks together.
+  /// Returns the size of the batch of all data ranks together.
   [[nodiscard]] constexpr global_batch<> over(int data_ranks) const {
     return global_batch<>{data_ranks < 1 ? 0 : samples * static_cast<std::size_t>(data_ranks)};
   }
 };
 
-/// A size that is known at run time. Errors: input_error for 0 samples.
+/// A batch size that is known at run time. Errors: input_error for 0 samples.
 template <>
 struct per_rank_batch<0> {
   static constexpr bool is_static = false;
@@ -114,15 +121,16 @@ inline constexpr bool is_per_rank_batch<per_rank_batch<Samples>> = true;
 
 namespace plait::ext {
 
-/// A `global_batch` of either kind.
+/// A `global_batch` whose size is known at compile time or at run time.
 template <class B>
 concept global_batch_size = detail::is_global_batch<B>;
 
 }  // namespace plait::ext
 
 namespace plait::detail {
-/// Says what to write if a function needs the global batch and was given something else. As the
-/// type of a defaulted argument, it is all that compilers print before the sentence.
+/// Gives a compile error with advice if the argument of a function is not a global batch. Functions
+/// use it as the type of a defaulted argument, because compilers then print nothing else before the
+/// sentence.
 template <class Batch>
 struct needs_global_batch {
   static_assert(!is_per_rank_batch<Batch>,
@@ -136,7 +144,7 @@ struct needs_global_batch {
 
 namespace plait::ext {
 
-/// Says what to write if a function needs the global batch and was given something else.
+/// Gives a compile error with advice if `Batch` is not a global batch.
 template <class Batch>
 consteval void require_global_batch() {
   static_cast<void>(detail::needs_global_batch<Batch>{});

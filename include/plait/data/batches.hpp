@@ -34,21 +34,21 @@ namespace plait::ext {
 
 /// The batches of one data rank, one for each step, in the memory of the rank's device.
 ///
-/// All ranks that differ only along the tensor or stage axis get the same samples; every sample
-/// goes to exactly one data rank per epoch. `Held` is the data set, or a reference to it. With
+/// All ranks that differ only along the tensor or stage axis get the same samples. Each sample goes
+/// to exactly one data rank in an epoch. `Held` is the data set, or a reference to it. With
 /// `batch_options::ahead`, threads of the rank read the samples of the next steps, beginning at the
-/// first step that is asked for; the values of a batch do not depend on it.
+/// first step that the program requests; the values of a batch do not depend on these threads.
 /// Cost:   one allocation and loader::fingerprint in the constructor. On the device each batch
-///         replaces the previous one; the host has room for 1 + ahead.
+///         replaces the previous batch; the host has buffers for 1 + ahead batches.
 /// Errors: input_error if the samples of a data rank are not a multiple of the microbatches, or the
 ///         samples of a batch not a multiple of the slices; also if the data set is smaller than
-///         one batch and the last is dropped; out_of_memory; error if no threads can be made to
-///         read ahead.
+///         one batch and partial batches are dropped; out_of_memory; error if the threads that read
+///         ahead cannot be started.
 template <class Held, class Rank, class Element = void>
 class batch_range {
   using Data = std::remove_cvref_t<Held>;
   using memory = typename Rank::device_type::memory;
-  using loader_type = loader<Data, Element>;  // checks the data set
+  using loader_type = loader<Data, Element>;  // also checks that Data is a data set
   using element = typename loader_type::element;
   using target = typename loader_type::target;
   using host_type = detail::host_batch<loader_type>;
@@ -63,20 +63,20 @@ class batch_range {
   batch_range& operator=(batch_range const&) = delete;
   [[gnu::cold]] ~batch_range() = default;
 
-  /// Steps in one epoch.
+  /// The number of steps in one epoch.
   [[nodiscard]] std::size_t steps_per_epoch() const { return sampler_.batches_per_epoch(size_); }
 
-  /// Returns true for each step after the last epoch.
+  /// Returns true for each step number after the last epoch.
   [[nodiscard]] bool is_past_end(std::uint64_t step) const {
     return epochs_ != 0 && step / steps_per_epoch() >= epochs_;
   }
 
-  /// Returns the batch of step `step`, counted from 0 over all epochs. The next call replaces it:
-  /// trainers refuse it afterwards.
+  /// Returns the batch of step `step`, counted from 0 over all epochs. The next call replaces the
+  /// batch; trainers refuse the old batch afterwards.
   ///
   /// Errors: input_error if the step is past the end.
   batch_type at(std::uint64_t step) &;
-  /// The batch would be in the memory of a temporary.
+  /// Deleted, because the batch would be in memory that a temporary owns.
   batch_type at(std::uint64_t step) && = delete;
 
   class iterator {
@@ -98,7 +98,7 @@ class batch_range {
   iterator begin() { return {*this, 0}; }
   std::default_sentinel_t end() { return {}; }
 
-  /// The batches from step `step` on: the rest after a checkpoint is resumed.
+  /// The batches from step `step` on, which a resumed run still has to train.
   class rest {
    public:
     rest(batch_range& range, std::uint64_t step) : range_(&range), step_(step) {}
@@ -109,28 +109,28 @@ class batch_range {
     batch_range* range_;
     std::uint64_t step_;
   };
-  /// Returns the batches from `step` on; none if it is the step after the last.
+  /// Returns the batches from `step` on; no batches if `step` is the step after the last.
   ///
-  /// Errors: input_error if the step is further past the end.
+  /// Errors: input_error if `step` is later than that.
   [[nodiscard]] rest from(std::uint64_t step) & {
     if (step > 0 && is_past_end(step - 1)) refuse(concat({"those from step ", step, " on were"}));
     return {*this, step};
   }
-  /// The loop would use the temporary after its end.
+  /// Deleted, because a loop would use the temporary after its destruction.
   rest from(std::uint64_t step) && = delete;
 
-  /// The facts by which ranks and checkpoints compare batches.
+  /// The properties by which ranks and checkpoints compare batches.
   [[nodiscard]] batch_description const& description() const { return description_; }
 
-  /// Number of epochs, 0 if there is no end.
+  /// The number of epochs; 0 if the batches never end.
   [[nodiscard]] std::uint64_t epochs() const { return epochs_; }
-  /// Rows of each microbatch of this rank: positions times samples.
+  /// The number of rows of each microbatch of this rank: positions times samples.
   [[nodiscard]] std::size_t rows() const { return batch_.rows(); }
   [[nodiscard]] int microbatches() const { return batch_.microbatches; }
   [[nodiscard]] std::size_t sequence_length() const { return batch_.sequence; }
   [[nodiscard]] bool has_weights() const { return batch_.weights != nullptr; }
 
-  /// Bytes of host memory that this rank needs in addition to the data set.
+  /// The number of bytes of host memory that this rank needs in addition to the data set.
   [[nodiscard]] std::size_t host_bytes() const;
 
  private:
@@ -139,23 +139,25 @@ class batch_range {
   [[gnu::cold]] void cut_into_slices(int slices, int asked);
 
   [[gnu::cold]] void start_readers(batch_options const& options);
-  /// Fills a place of a buffer; readers call it, each with a loader of its own.
+  /// Fills one place (the memory of one sample) of a buffer. Reader threads call it, each with its
+  /// own loader.
   void fill(int reader, std::size_t buffer, std::uint64_t step, std::size_t place) {
     load(loaders_[static_cast<std::size_t>(reader)], host_[buffer], share_in(step), place);
   }
 
-  /// This rank's samples of a step.
+  /// The samples of a step that this rank trains on.
   struct step_share {
     std::uint64_t epoch = 0;
-    std::size_t begin = 0;    // first sample of the batch in the epoch
+    std::size_t begin = 0;    // the batch's first sample, in the epoch's order
     std::size_t samples = 0;  // number of samples in the batch
     sample_slice share{};     // this rank's part of the batch; unused with slices
   };
   [[nodiscard]] step_share share_in(std::uint64_t step) const;
-  /// Returns the sample of a place. Places are ordered by microbatch. If microbatches are slices, a
-  /// partial batch is spread over all slices.
+  /// Returns the number of the sample at a place of this rank's batch. Places are ordered by
+  /// microbatch. If microbatches are slices, the samples of a partial batch are spread over all
+  /// slices.
   [[nodiscard]] std::size_t sample_at(step_share const& of, std::size_t place) const;
-  /// Copies one sample into host memory.
+  /// Copies the sample at a place from the data set into host memory.
   void load(loader_type& with, host_type& to, step_share const& of, std::size_t place) const;
   void point_to(host_type const& host);
 
@@ -171,7 +173,7 @@ class batch_range {
 
   Rank& rank_;
   Held data_;
-  std::vector<loader_type> loaders_;  // one for each thread
+  std::vector<loader_type> loaders_;  // one for each reader thread
   sampler sampler_;
   global_batch<> size_;
   std::uint64_t epochs_;
@@ -182,7 +184,8 @@ class batch_range {
   lean_vector<host_type> host_;
   typename Rank::device_type::arena buffer_;
   batch_type batch_;
-  std::optional<detail::reads_ahead> ahead_{};  // destroyed before the buffers that it fills
+  // Destroyed before the buffers that its threads fill.
+  std::optional<detail::reads_ahead> ahead_{};
 };
 
 template <class Held, class Rank, class Element>
@@ -410,11 +413,12 @@ namespace plait {
 /// Returns the batches of `rank`: `for (auto const& batch : plait::batches(data,
 /// global_batch<64>{}, rank))`.
 ///
-/// Callers omit the last two arguments, which only report errors in the others.
+/// Callers omit the last two arguments, whose types only check the other arguments and report
+/// errors.
 ///
-/// Features have the type of the data set. For a job that computes in another type, name it:
+/// Features have the type of the data set. If the job computes in another type, name that type:
 /// `plait::batches<plait::bfloat16>(data, ...)`. A named data set must outlive the batches; a
-/// temporary is kept by them.
+/// temporary data set is moved into the batches.
 ///
 /// Example (tests/reference/names_in_use_test.cpp batches):
 ///     auto batches =
@@ -427,7 +431,8 @@ auto batches(Data&& data, Batch size, Rank& rank, batch_options const& options =
   if constexpr (detail::is_dataset<std::remove_cvref_t<Data>> && ext::global_batch_size<Batch>)
     return ext::batch_range<Data, Rank, Element>(std::forward<Data>(data),
                                                  global_batch<>{size.samples}, rank, options);
-  else return std::vector<device_batch<typename Rank::device_type::memory>>{};  // no other error
+  // Prevents further compile errors.
+  else return std::vector<device_batch<typename Rank::device_type::memory>>{};
 }
 /// \overload
 template <class Data, class Batch, class Rank>
@@ -437,13 +442,13 @@ auto batches(Data&& data, Batch size, Rank& rank, batch_options const& options =
   return batches<void>(std::forward<Data>(data), size, rank, options);
 }
 
-/// Does not compile: without a rank every rank would read the same samples.
+/// Gives a compile error, because without a rank all ranks would read the same samples.
 template <class Data, class Batch>
 auto batches(Data const&, Batch) {
   static_assert(!std::is_same_v<Data, Data>,
                 "batches(dataset, size): without its rank, every data rank would read the same "
                 "samples; write plait::batches(dataset, plait::global_batch<N>{}, rank)");
-  return std::vector<device_batch<ext::host_memory>>{};  // avoids further errors
+  return std::vector<device_batch<ext::host_memory>>{};  // prevents further compile errors
 }
 
 }  // namespace plait

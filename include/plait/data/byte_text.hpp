@@ -19,10 +19,10 @@ void append_file(std::string& text, std::string const& path);
 
 }  // namespace detail
 
-/// A text that is cut into sequences of bytes, to be predicted byte by byte. The inputs of sample i
-/// are the bytes from i * sequence on, its targets the same bytes shifted by one. With sequence 4,
-/// "to be or not" has the samples "to b" and "e or"; bytes after the last full sequence are not
-/// used.
+/// A text as a data set for a language model that predicts each byte from the bytes before it. The
+/// text is cut into sequences. The inputs of sample i are the bytes from i * sequence on, its
+/// targets the same bytes shifted by one. With sequence 4, "to be or not" has the samples "to b"
+/// and "e or"; bytes after the last complete sequence are not used.
 ///
 /// Shapes: inputs, targets of a sample (sequence), values 0 to 255.
 /// Cost:   the text is read once and held in memory.
@@ -34,23 +34,27 @@ class byte_text {
   using concept_tag = dataset_tag;
   using element = std::int32_t;
 
-  /// Values that a token can have.
+  /// The number of values that a token can have.
   static constexpr std::size_t vocabulary = 256;
 
-  /// Makes the data set of a text in memory; `source` names it in messages.
+  /// Makes a data set from a text in memory; error messages call the text `source`.
   ///
-  /// Errors: input_error if `sequence` is 0, or the text empty or shorter than sequence + 1 bytes.
+  /// Errors: input_error if `sequence` is 0, or the text is shorter than sequence + 1 bytes.
   [[nodiscard]] static byte_text from_text(std::string text, std::size_t sequence,
                                            std::string const& source = "the text");
 
+  /// Makes a data set from a file.
+  ///
   /// Errors: the errors of from_text; input_error if the file is missing, not a regular file or not
-  ///         readable, or if it is known not to be a text: compressed, a pointer of Git LFS,
-  ///         weights and so on. from_text takes the bytes of such a file.
+  ///         readable, or if its first bytes show that it is not a text but, for example,
+  ///         compressed, a pointer of Git LFS or a file of weights. To use such bytes nevertheless,
+  ///         read them and call from_text.
   [[nodiscard]] static byte_text from_file(std::string const& path, std::size_t sequence);
 
-  /// Joins the files, without a separator: a range of paths or of strings.
+  /// Makes a data set from several files, joined without a separator. `paths` is a range of paths
+  /// or of strings.
   ///
-  /// Errors: the errors of from_file; a single file may be empty.
+  /// Errors: the errors of from_file, but some of the files may be empty.
   template <class Paths = std::span<std::string const>>
   [[nodiscard]] static byte_text from_files(Paths const& paths, std::size_t sequence) {
     std::string text;

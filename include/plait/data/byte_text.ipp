@@ -19,7 +19,7 @@ PLAIT_DECL void append_file(std::string& text, std::string const& path) {
   std::size_t const before = text.size();
   try {
     text.resize(before + file.size());
-  } catch (std::exception const&) {  // bad_alloc or length_error
+  } catch (std::exception const&) {  // std::bad_alloc or std::length_error
     file.name().refuse(concat({"has ", file.size(), " bytes, too many for the memory"}));
   }
   file.read(std::as_writable_bytes(std::span(text).subspan(before)), 0);

@@ -18,10 +18,11 @@
 
 namespace plait::ext {
 
-/// Pieces of pictures, all of one size: the result of `data | crop<H, W>` and `data |
-/// random_crop<H, W>(n)`. If `Random`, each epoch has another piece, and evaluations the middle.
+/// A data set of pictures that are cut to one size: the result of `data | crop<H, W>` and `data |
+/// random_crop<H, W>(n)`. If `Random` is true, the position of the cut is different in each epoch,
+/// and in the middle for evaluations.
 ///
-/// Cost: room for a picture in the scratch.
+/// Cost: memory for one picture in the scratch buffer.
 template <class Held, std::size_t Height, std::size_t Width, bool Random>
 class cropped_data : public adapted_data<Held> {
   using base = adapted_data<Held>;
@@ -70,7 +71,7 @@ class cropped_data : public adapted_data<Held> {
       left = numbers.below(static_cast<std::uint32_t>(columns + 1));
     }
     if (padding_ > 0) std::fill(out.begin(), out.end(), element{0});
-    // The columns of the piece that are in the picture.
+    // The result's columns [skip, end) are copied from the picture; the other columns are padding.
     std::size_t const skip = left < padding_ ? padding_ - left : 0;
     std::size_t const end =
         std::min(Width, from_.width + padding_ - std::min(left, from_.width + padding_));
@@ -106,7 +107,7 @@ template <std::size_t Height, std::size_t Width, bool Random, class Data>
   if constexpr (picture_dataset<Pictures>)
     return cropped_data<held_data<Data>, Height, Width, Random>(std::forward<Data>(data), padding,
                                                                 seed);
-  else return 0;  // avoids further errors
+  else return 0;  // prevents further compile errors
 }
 
 }  // namespace plait::detail
@@ -130,16 +131,18 @@ class crop_adaptor {
 
 namespace plait {
 
-/// Cuts the middle out of pictures: `data | plait::crop<224, 224>`.
+/// Cuts a region of the given size out of the middle of each picture: `data | plait::crop<224,
+/// 224>`.
 ///
-/// Errors: input_error if pictures are smaller.
+/// Errors: input_error if the pictures are smaller than the region.
 template <std::size_t Height, std::size_t Width>
 inline constexpr ext::crop_adaptor<Height, Width> crop{};
 
-/// Adds `padding` rows and columns of zeros on all sides of pictures, then cuts out random pieces:
-/// `data | plait::random_crop<32, 32>(4)`. In evaluations it takes the middle.
+/// Adds `padding` rows and columns of zeros on all sides of each picture, then cuts out a region of
+/// the given size at a random position: `data | plait::random_crop<32, 32>(4)`. In evaluations the
+/// region is in the middle.
 ///
-/// Errors: input_error if pictures with their padding are smaller.
+/// Errors: input_error if pictures with their padding are smaller than the region.
 template <std::size_t Height, std::size_t Width>
 class random_crop {
  public:

@@ -11,30 +11,30 @@
 
 namespace plait::detail {
 
-/// Returns the end of a message about text that seems to be in one cell: the option for another
-/// separator than `now`, if the text has one.
+/// Returns the end of an error message for a row whose whole text seems to be in one cell: if the
+/// text has a separator other than `now`, it advises to set that option.
 [[gnu::cold]] std::string separator_hint(std::string_view text, char now);
 
 /// Splits a text into rows of cells. Cells end at a separator; rows at a line feed, a carriage
-/// return or both. A cell that begins with a quote ends at the next one. It may have separators,
-/// ends of lines, and quotes that are written twice. Rows without any byte are skipped. Python's
-/// csv with strict=True reads the same.
+/// return or both. A cell that begins with a quotation mark ends at the next one. It may contain
+/// separators, ends of lines, and quotation marks, which are written twice. Empty rows are skipped.
+/// Python's csv module with strict=True gives the same cells.
 ///
 /// Cost:   memory for one row.
 /// Errors: input_error with the file and the line for a quoted cell that does not end, or that is
-///         followed by more than a separator.
+///         followed by other text than a separator.
 class csv_reader {
  public:
   csv_reader(std::string_view text, char separator, file_name const& name);
 
-  /// Moves to the next row; returns false if there is none.
+  /// Reads the next row; returns false after the last row.
   [[nodiscard]] bool next();
 
-  /// The line, from 1 on, in which the row begins.
+  /// The number of the line in which the row begins, from 1 on.
   [[nodiscard]] std::size_t line() const { return line_; }
 
   [[nodiscard]] std::size_t cells() const { return ends_.size(); }
-  /// The text of a cell, valid until the next row.
+  /// The text of a cell, valid until the next call of next().
   [[nodiscard]] std::string_view cell(std::size_t i) const;
 
   [[noreturn]] void refuse(std::string const& what) const;
@@ -54,8 +54,8 @@ class csv_reader {
   char separator_;
   file_name const& name_;
   std::size_t at_ = 0, line_ = 1, next_line_ = 1;
-  std::string row_;                // the cells, concatenated
-  std::vector<std::size_t> ends_;  // end of each cell in row_
+  std::string row_;                // the text of all cells of the row, concatenated
+  std::vector<std::size_t> ends_;  // for each cell, the position of its end in row_
 };
 
 }  // namespace plait::detail

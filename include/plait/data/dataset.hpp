@@ -13,7 +13,7 @@
 
 namespace plait {
 
-/// A type says on purpose that it is a data set by `using concept_tag = dataset_tag;`.
+/// Marks a data set: a type declares that it is one by `using concept_tag = dataset_tag;`.
 struct dataset_tag {};
 
 }  // namespace plait
@@ -34,34 +34,37 @@ struct target_of_data<D> {
 
 namespace plait::ext {
 
-/// The type of a target of a data set: its `target`, std::int32_t if it has none.
+/// The type of a data set's targets: the member type `target`, or std::int32_t if the data set does
+/// not define it.
 template <class D>
 using target_of = typename detail::target_of_data<D>::type;
 
-/// Numbers of a target, per position: its target_width(), 1 if it has none.
+/// The number of values of a target at one position: target_width(), or 1 if the data set does not
+/// define it.
 template <class D>
 [[nodiscard]] constexpr std::size_t target_width_of(D const& data) {
   if constexpr (requires { data.target_width(); }) return data.target_width();
   else return 1;
 }
 
-/// True if features of a data set may be missing, which are nan: its has_missing(), false if it has
-/// none.
+/// True if features of a data set may be missing, which is written as nan: the result of
+/// has_missing(), or false if the data set does not define it.
 template <class D>
 [[nodiscard]] bool has_missing_of(D const& data) {
   if constexpr (requires { data.has_missing(); }) return data.has_missing();
   else return false;
 }
 
-/// True if each sample has one target instead of one for each position: `targets_per_sample`, false
-/// if it has none.
+/// True if each sample has one target, and false if it has one for each position: the member
+/// `targets_per_sample`, or false if the data set does not define it.
 template <class D>
 inline constexpr bool has_targets_per_sample = [] {
   if constexpr (requires { D::targets_per_sample; }) return bool{D::targets_per_sample};
   else return false;
 }();
 
-/// The epoch of samples that are evaluated, measured or compared: they have no randomness.
+/// The epoch that stands for no epoch, in which samples are evaluated, measured or compared. The
+/// samples then have no random changes.
 inline constexpr std::int64_t no_epoch = -1;
 
 }  // namespace plait::ext
@@ -90,22 +93,24 @@ concept gives_inputs_with_scratch =
 
 namespace plait::ext {
 
-/// True if the inputs of a sample may differ between epochs: `is_random`, or, without it, if
-/// `inputs` takes an epoch.
+/// True if the inputs of a sample may differ between epochs: the member `is_random`; if the data
+/// set does not define it, true if `inputs` takes an epoch.
 template <class D>
 inline constexpr bool is_random_data = [] {
   if constexpr (requires { D::is_random; }) return bool{D::is_random};
   else return detail::gives_inputs_of_epoch<D> || detail::gives_inputs_with_scratch<D>;
 }();
 
-/// The number of random adaptors that made a data set: each draws its own random numbers.
+/// The number of random adaptors that were applied to make a data set. It gives each adaptor a
+/// random stream of its own.
 template <class D>
 inline constexpr int random_adaptors_in = [] {
   if constexpr (requires { D::random_adaptors; }) return int{D::random_adaptors};
   else return 0;
 }();
 
-/// Elements of the scratch that a data set needs to give the inputs of a sample, 0 for most.
+/// The number of elements of scratch memory that a data set needs to write the inputs of a sample;
+/// 0 for most data sets.
 template <class D>
 [[nodiscard]] constexpr std::size_t scratch_elements_of(D const& data) {
   static_assert(
@@ -117,8 +122,8 @@ template <class D>
   else return 0;
 }
 
-/// Writes the inputs of a sample in an epoch, by the data set's overload of `inputs` with the most
-/// arguments.
+/// Writes the inputs of a sample in an epoch. It calls the overload of the data set's `inputs` that
+/// has the most parameters.
 ///
 /// Shapes: out (sequence_length(), width()), scratch (at least scratch_elements_of(data)).
 template <class D>
@@ -129,7 +134,8 @@ void write_inputs(D const& data, std::size_t sample, std::int64_t epoch,
   else data.inputs(sample, out);
 }
 
-/// The text by which a data set describes itself, its description(), or "".
+/// The text by which a data set describes itself: the result of description(), or "" if the data
+/// set does not define it.
 template <class D>
 [[nodiscard]] std::string description_of(D const& data) {
   if constexpr (requires { data.description(); }) {
@@ -145,7 +151,8 @@ template <class D>
 
 namespace plait {
 
-/// Numbered samples, each a sequence of inputs and as many targets, or one.
+/// A collection of numbered samples. Each sample has a sequence of inputs, and one target for each
+/// position or one for the whole sequence.
 ///
 /// Syntax:  element: the type of an input; size(), sequence_length() -> std::size_t; inputs(sample,
 ///          std::span<element>), targets(sample, std::span<target>) -> void, all const. Optional
@@ -160,14 +167,15 @@ namespace plait {
 ///          has_missing() -> bool, true if a feature is nan, which plait::normalize fills and
 ///          batches refuse.
 /// Shapes:  inputs (sequence_length(), width()), targets (sequence_length(), target_width()), or
-///          (target_width()) per sample: these are the targets of the last position, and other
+///          (target_width()) with targets_per_sample: these belong to the last position, and other
 ///          positions have none.
 /// Meaning: samples are 0 to size()-1 and change only with the epoch. In no_epoch, the epoch of
-///          evaluations, nothing is random. inputs and targets write all of a span of exactly the
-///          length of one sample, allocate nothing, and may run on several threads at the same
-///          time, each with a scratch of its own. A real target that is nan does not count. Weights
-///          are not negative. All ranks have the same samples: they compare description(), and
-///          fingerprint() or, without it, 64 samples that are spread over the data set.
+///          evaluations, nothing is random. inputs and targets fill the whole span, which has
+///          exactly the length of one sample, allocate nothing, and may run on several threads at
+///          the same time, each with scratch memory of its own. A real target that is nan is
+///          ignored in the loss. Weights are not negative. All ranks have the same samples: they
+///          compare description(), and fingerprint() or, without it, 64 samples that are spread
+///          over the data set.
 template <class D>
 concept dataset =
     std::same_as<typename D::concept_tag, dataset_tag> &&
@@ -190,11 +198,11 @@ concept weighted_dataset = dataset<D> && requires(D const& data, std::size_t sam
   { data.weight(sample) } -> std::convertible_to<double>;
 };
 
-/// A data set whose inputs are tokens: a sample has (sequence_length()) of them.
+/// A data set whose inputs are tokens; a sample has sequence_length() tokens.
 template <class D>
 concept token_dataset = dataset<D> && std::same_as<typename D::element, std::int32_t>;
 
-/// A data set whose inputs are features: a sample has (sequence_length(), width()) of them.
+/// A data set whose inputs are features; a sample has sequence_length() x width() features.
 template <class D>
 concept feature_dataset =
     dataset<D> && std::floating_point<typename D::element> && requires(D const& data) {
@@ -205,7 +213,8 @@ concept feature_dataset =
 
 namespace plait::detail {
 
-/// Checks that no feature of a data set is missing, if the data set can tell.
+/// Checks that no feature of a data set is missing. A data set without has_missing() passes the
+/// check.
 ///
 /// Errors: input_error with the data set's description.
 template <class D>
@@ -217,7 +226,8 @@ template <class D>
                      "the training part there, or give table_options::missing a number"});
 }
 
-/// Checks that a data set has the sample, and that the output span has the sample's length.
+/// Checks that a sample's number is less than the data set's `size`, and that the length `given` of
+/// the output span is the `needed` length.
 ///
 /// Errors: size_mismatch with the data set's name and all four numbers.
 void check_sample(char const* data, std::size_t sample, std::size_t size, std::size_t given,

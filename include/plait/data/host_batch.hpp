@@ -6,12 +6,12 @@
 
 namespace plait::detail {
 
-/// The samples of one step of a data rank, in host memory, as a `Loader` writes them.
+/// The samples of one step of a data rank, in host memory, in the layout that a `Loader` writes.
 template <class Loader>
 class host_batch {
  public:
   host_batch() = default;
-  /// Makes room for `places` samples.
+  /// Allocates memory for `places` samples.
   [[gnu::cold]] host_batch(Loader const& of, std::size_t places)
       : samples(places),
         inputs(places * of.inputs_per_sample()),
@@ -20,17 +20,17 @@ class host_batch {
 
   [[nodiscard]] typename Loader::buffers buffers() { return {inputs, targets, weights}; }
 
-  /// Bytes of the room for one sample.
+  /// The number of bytes of memory for one sample.
   [[nodiscard]] static std::size_t bytes_per_sample(Loader const& of) {
     return of.inputs_per_sample() * sizeof(typename Loader::element) +
            of.targets_per_sample() * sizeof(typename Loader::target) +
            of.weights_per_sample() * sizeof(double) + sizeof(std::size_t);
   }
 
-  std::vector<std::size_t> samples;  ///< numbers in the data set
+  std::vector<std::size_t> samples;  ///< the samples' numbers in the data set
   std::vector<typename Loader::element> inputs;
   std::vector<typename Loader::target> targets;
-  std::vector<double> weights;  ///< empty without weights
+  std::vector<double> weights;  ///< empty if the samples have no weights
 };
 
 }  // namespace plait::detail

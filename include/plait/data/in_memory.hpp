@@ -19,22 +19,24 @@
 
 namespace plait::detail {
 
-/// Returns a phrase with the length of a data set's samples; "" for single positions.
+/// Returns a phrase for descriptions with the length of a data set's samples; "" if samples have
+/// one position.
 [[nodiscard]] [[gnu::cold]] std::string in_sequences(std::size_t length, bool targets_per_sample);
 
 }  // namespace plait::detail
 
 namespace plait {
 
-/// A small data set in memory: rows of features, each with a class, or with `target_width` real
-/// numbers: `in_memory<float, float>`. Samples may be sequences of rows, with targets for each
-/// position. With `{.targets_per_sample = true}` a sample has targets only at its last position.
+/// A small data set in memory: rows of features, and for each row a class or, with
+/// `in_memory<float, float>`, `target_width` real numbers. Samples may be sequences of rows, with
+/// targets for each position. With `{.targets_per_sample = true}` a sample has targets only at its
+/// last position.
 ///
 /// Shapes: features (samples, width), targets (samples, target_width), row-major; for sequences
 ///         (samples, length, width), and (samples, length, target_width) or (samples,
 ///         target_width).
-/// Errors: input_error if there is no sample or a width is 0; size_mismatch if the numbers of
-///         features and targets do not fit.
+/// Errors: input_error if there is no sample or a width is 0; size_mismatch if the number of
+///         features or targets does not match the shape.
 ///
 /// Example (tests/reference/names_in_use_test.cpp in_memory):
 ///     std::vector<float> features(64 * 10, 0.5F);  // 64 samples of 10 numbers,
@@ -49,8 +51,8 @@ class in_memory {
 
   /// The shape of samples that are sequences of rows.
   struct sequence_shape {
-    std::size_t length = 1;  ///< positions
-    std::size_t width = 1;   ///< features of each position
+    std::size_t length = 1;  ///< the number of positions
+    std::size_t width = 1;   ///< the number of features of each position
     std::size_t target_width = 1;
     bool targets_per_sample = false;
   };
@@ -61,7 +63,7 @@ class in_memory {
                   sequence_shape{1, width, target_width, false}) {}
   in_memory(std::vector<T> features, std::vector<Target> targets, sequence_shape const& shape);
 
-  /// Makes random samples: each class has a random centre, its samples are around it.
+  /// Makes random samples for tests: each class has a random centre, and its samples are near it.
   [[nodiscard]] [[gnu::cold]] static in_memory random_classes(std::size_t samples,
                                                               std::size_t width,
                                                               std::size_t classes,

@@ -22,17 +22,17 @@
 namespace plait::ext {
 
 /// Copies samples of a data set into host buffers in the layout of activations, position-major:
-/// sample s of a microbatch at position p is row p * batch + s. Features may be converted to
-/// another type, `Element`. Real targets are converted to the type in which a job of that element
-/// type computes sums.
+/// sample s of a microbatch at position p is row p * batch + s. Features are converted to
+/// `Element`, if it is not void. Real targets are converted to the type in which a job with these
+/// elements computes sums.
 ///
-/// A microbatch that gets fewer samples than it has places (a last partial batch) is filled up with
-/// inputs 0, targets 0 (integers: ignored_target) and weights 0, so that all microbatches of a run
-/// have the same shape. Trainers count rows without a sample neither in the loss nor in its
-/// gradient, so that the filling changes nothing.
+/// A microbatch has a fixed number of places, one for each sample, so that all microbatches of a
+/// run have the same shape. In a partial last batch, places without a sample are filled with inputs
+/// 0, targets 0 (ignored_target for integers) and weights 0. Trainers ignore these rows in the loss
+/// and in its gradient.
 ///
-/// Cost:    room for one sample and the data set's scratch, allocated by the constructor; filling
-///          allocates nothing.
+/// Cost:    the constructor allocates memory for one sample and for the data set's scratch; fill
+///          and fill_place allocate nothing.
 /// Threads: one loader per thread; the data set is only read and must outlive its loaders.
 template <class Data, class Element = void>
 class loader {
@@ -48,40 +48,43 @@ class loader {
                 "every precision; write batches(data, ...)");
 
  public:
-  /// The type of an input.
+  /// The type of an input in the buffers.
   using element = std::conditional_t<std::is_void_v<Element> || token_dataset<Data>,
                                      typename Data::element, Element>;
-  /// The type of a target.
+  /// The type of a target in the buffers.
   using target = std::conditional_t<
       has_real_targets,
       accumulate_t<std::conditional_t<
           std::is_void_v<Element>,
           std::conditional_t<token_dataset<Data>, float, typename Data::element>, Element>>,
       std::int32_t>;
-  /// A target that does not count.
+  /// The value of a target that the loss ignores.
   static constexpr target no_target = [] {
     if constexpr (has_real_targets) return std::numeric_limits<target>::quiet_NaN();
     else return ignored_target;
   }();
 
-  /// The buffers of a microbatch, or of several, concatenated. Without weights, `weights` is empty.
+  /// The buffers for one microbatch, or for several, concatenated. If samples have no weights,
+  /// `weights` is empty.
   struct buffers {
     std::span<element> inputs;    ///< (sequence, batch, width); width is 1 for tokens
     std::span<target> targets;    ///< (sequence, batch, target_width)
     std::span<double> weights{};  ///< (sequence, batch)
   };
 
+  /// Makes a loader of a data set.
+  ///
   /// Errors: input_error if a sample has no elements.
   [[gnu::cold]] explicit loader(Data const& data);
   explicit loader(Data const&&) = delete;
 
   [[nodiscard]] Data const& data() const { return *data_; }
 
-  /// Elements of the buffers for each place of a batch.
+  /// The number of elements of each buffer for one sample.
   [[nodiscard]] std::size_t inputs_per_sample() const { return sequence_ * width_; }
   [[nodiscard]] std::size_t targets_per_sample() const { return sequence_ * target_width_; }
   [[nodiscard]] std::size_t target_width() const { return target_width_; }
-  /// Bytes of the loader's own buffers.
+  /// The number of bytes of the loader's own buffers.
   [[nodiscard]] std::size_t host_bytes() const {
     return (inputs_.size() + scratch_.size()) * sizeof(typename Data::element) +
            targets_.size() * sizeof(target_of<Data>);
@@ -90,17 +93,19 @@ class loader {
     return weighted_dataset<Data> ? sequence_ : 0;
   }
 
-  /// Returns a hash that differs between data sets: of its shape and of 64 samples that are spread
-  /// over it, or of its own fingerprint.
+  /// Returns a hash by which data sets are compared. It covers the data set's shape and its
+  /// fingerprint(); without a fingerprint(), it covers 64 samples that are spread over the data
+  /// set.
   ///
   /// Cost: reads these samples.
   [[nodiscard]] [[gnu::cold]] std::uint64_t fingerprint();
 
-  /// The value of a place without a sample.
+  /// The number that marks a place without a sample.
   static constexpr std::size_t no_sample = std::numeric_limits<std::size_t>::max();
 
-  /// Fills the microbatches of one step, one after another. Microbatch m gets the samples from m *
-  /// batch on; `batch`, the places of a microbatch, follows from the buffers' sizes.
+  /// Fills the microbatches of one step, one after another. Microbatch m gets the samples from
+  /// index m * batch on, where `batch`, the number of places of a microbatch, follows from the
+  /// buffers' sizes.
   ///
   /// Shapes: samples (at most microbatches * batch)
   /// Errors: size_mismatch if sizes do not match, before anything is written; input_error for a
@@ -108,8 +113,9 @@ class loader {
   void fill(std::span<std::size_t const> samples, int microbatches, buffers const& out,
             std::int64_t epoch = no_epoch);
 
-  /// Fills one place of microbatches of `batch` places each with a sample in an epoch; for
-  /// no_sample, with the filling. The buffers are as for fill.
+  /// Fills one place of the buffers, in which each microbatch has `batch` places. The place gets
+  /// the given sample in the given epoch; no_sample gets zeros and ignored targets. The buffers
+  /// have the shapes that fill needs.
   ///
   /// Errors: input_error for a weight that is negative or not finite.
   void fill_place(std::size_t sample, std::int64_t epoch, std::size_t place, std::size_t batch,
@@ -121,7 +127,7 @@ class loader {
     else return 1;
   }
 
-  /// Reads a sample, or the filling of a place without one, into the loader's buffers.
+  /// Reads a sample into the loader's own buffers; for no_sample, writes zeros and ignored targets.
   void read(std::size_t sample, std::int64_t epoch);
   void write(std::size_t position, std::size_t row, buffers const& out) const;
   static target_of<Data> missing() {
@@ -165,7 +171,7 @@ auto loader<Data, Element>::fingerprint() -> std::uint64_t {
   constexpr std::size_t most = 64;
   std::size_t const count = std::min(most, data_->size());
   for (std::size_t i = 0; i < count; ++i) {
-    // Includes the first and the last sample.
+    // The samples are spread evenly, including the first and the last.
     std::size_t const sample = count < 2 ? 0 : i * (data_->size() - 1) / (count - 1);
     read(sample, no_epoch);
     add(inputs_.data(), inputs_.size() * sizeof(inputs_[0]));
@@ -215,7 +221,7 @@ void loader<Data, Element>::read(std::size_t sample, std::int64_t epoch) {
     weight_ = static_cast<double>(data_->weight(sample));
     if (!(weight_ >= 0) || !std::isfinite(weight_))
       throw input_error({"loader: sample ", sample, " has the weight ", std::to_string(weight_),
-                         "; weights are finite and not negative"});
+                         "; weights must be finite and not negative"});
   }
 }
 

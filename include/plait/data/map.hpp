@@ -36,7 +36,7 @@ consteval void check_map() {
 
 namespace plait::ext {
 
-/// A data set whose inputs a function has changed: the result of `data | map(f)`.
+/// A data set whose inputs are changed by a function: the result of `data | map(f)`.
 template <class Held, class Function>
 class mapped_data : public adapted_data<Held> {
   using base = adapted_data<Held>;
@@ -70,8 +70,8 @@ class mapped_data : public adapted_data<Held> {
     }
   }
 
-  /// Returns true if features are still missing: a function of one number may turn nan into a
-  /// number.
+  /// Returns true if features may still be missing after the function: a function of one number may
+  /// turn nan into a number.
   [[nodiscard]] bool has_missing() const
     requires requires(typename base::data_type const& data) { data.has_missing(); }
   {
@@ -96,12 +96,12 @@ class mapped_data : public adapted_data<Held> {
 
 namespace plait {
 
-/// Changes inputs by a function of one number, `data | plait::map([](float x) { return std::log(x);
-/// }, "log")`, or by a function of all inputs of a sample, in place: `data |
-/// plait::map([](std::span<float> sample) { ... })`.
+/// Changes inputs by a function that is called with one number at a time, `data |
+/// plait::map([](float x) { return std::log(x); }, "log")`, or by a function that changes all
+/// inputs of a sample in place: `data | plait::map([](std::span<float> sample) { ... })`.
 ///
 /// The name represents the function when ranks compare data sets, and in checkpoints. If features
-/// may be missing (`table_options::keep_missing`), the function gets nan for them.
+/// may be missing (`table_options::keep_missing`), the function is called with nan for them.
 ///
 /// Errors: input_error if features may be missing and a function of one number returns nan for
 ///         another number: it would count as missing.

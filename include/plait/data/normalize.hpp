@@ -17,7 +17,8 @@
 
 namespace plait::ext {
 
-/// A data set of (features - mean) / deviation: the result of `data | normalize(mean, deviation)`.
+/// A data set whose features are (features - mean) / deviation: the result of `data |
+/// normalize(mean, deviation)`.
 template <class Held>
 class normalized_data : public adapted_data<Held> {
   using base = adapted_data<Held>;
@@ -73,13 +74,13 @@ class normalized_data : public adapted_data<Held> {
     }
     if (!fills_) return;
     for (auto& value : out)
-      if (std::isnan(value)) value = 0;  // the normalised mean
+      if (std::isnan(value)) value = 0;  // the mean, normalised, is 0
   }
   [[nodiscard]] bool has_missing() const { return false; }
 
  private:
   std::vector<double> mean_, deviation_;
-  std::size_t run_ = 1;  // number of adjacent features with the same mean
+  std::size_t run_ = 1;  // the number of adjacent features that share a mean and a deviation
   bool fills_ = false;
 };
 
@@ -88,10 +89,11 @@ class normalized_data : public adapted_data<Held> {
 namespace plait {
 
 /// Subtracts a mean from features and divides them by a deviation: `data | plait::normalize(0.13,
-/// 0.31)`, or lists with one number for each feature, or for each channel of pictures. Missing
-/// features (`table_options::keep_missing`) are replaced by their mean, which becomes 0.
+/// 0.31)`, or with two lists that have a number for each feature, or for each channel of pictures.
+/// Missing features (`table_options::keep_missing`) become 0, as if they had their mean.
 ///
-/// Errors: input_error for lists of other lengths, and for a deviation that is not greater than 0.
+/// Errors: input_error for lists with the wrong length, and for a deviation that is not greater
+///         than 0.
 ///
 /// Example (tests/reference/names_in_use_test.cpp normalize):
 ///     auto const scaled = data | plait::normalize(0.5, 0.25);  // (x - 0.5) / 0.25
@@ -103,14 +105,14 @@ class normalize {
   normalize(std::vector<double> mean, std::vector<double> deviation)
       : mean_(std::move(mean)), deviation_(std::move(deviation)) {}
 
-  /// Makes the adaptor from the mean and the deviation of each feature, or of each channel of
-  /// pictures, of a data set. Give it the training part and apply it to all parts, so that held-out
-  /// samples do not influence these numbers. Missing features do not count.
+  /// Makes the adaptor with the mean and the standard deviation of each feature of a data set, or
+  /// of each channel of pictures. Pass the training part and apply the adaptor to all parts, so
+  /// that held-out samples do not influence these numbers. Missing features are ignored.
   ///
   /// A feature that is constant, or is only 0 and 1, such as the words of `table_options::one_hot`,
   /// gets a deviation of 1: otherwise a rare word would become a large number.
   /// Cost:   reads the data set twice, one sample after the other, so that the numbers are the same
-  ///         on every rank. It reads random data as evaluations do.
+  ///         on every rank. Random data sets are read without random changes, as in evaluations.
   /// Errors: input_error if a feature is missing in all samples, or is nan although the data set
   ///         has no missing features.
   template <class Data>
@@ -121,12 +123,13 @@ class normalize {
         "normalize::from(data): the argument is not a data set of features; give it one "
         "whose element is float or double, such as a part that plait::split_data returns");
     if constexpr (has_features) return of_features(data);
-    else return {0, 1};  // avoids further errors
+    else return {0, 1};  // prevents further compile errors
   }
 
-  /// The mean of each feature or channel, or one for all.
+  /// The mean of each feature or channel, or a single mean for all.
   [[nodiscard]] std::vector<double> const& mean() const { return mean_; }
-  /// The deviation of each feature or channel, with the number of samples as divisor, not one less.
+  /// The standard deviation of each feature or channel, or a single one for all. The sum of squares
+  /// is divided by the number of samples, not by that number minus 1.
   [[nodiscard]] std::vector<double> const& deviation() const { return deviation_; }
 
   template <class Data>
@@ -176,7 +179,8 @@ class normalize {
     for (std::size_t i = 0; i < count; ++i) {
       bool const is_scaled = changes[i] > 0 && others[i] > 0;
       deviation[i] = is_scaled ? std::sqrt(deviation[i] / static_cast<double>(found[i])) : 1;
-      if (static_cast<element>(deviation[i]) == 0) deviation[i] = 1;  // too small to divide by
+      // The deviation is too small to divide by.
+      if (static_cast<element>(deviation[i]) == 0) deviation[i] = 1;
     }
     return {std::move(mean), std::move(deviation)};
   }

@@ -12,7 +12,8 @@
 
 namespace plait {
 
-/// The shape of pictures, whose features are channels x height x width, row by row.
+/// The shape of pictures, whose features are stored in the order channels, height, width
+/// (row-major).
 struct picture_shape {
   std::size_t channels = 0, height = 0, width = 0;
 
@@ -37,12 +38,12 @@ concept picture_dataset = feature_dataset<D> && requires(D const& data) {
 
 namespace plait::detail {
 
-/// "3 x 224 x 224".
+/// Returns a text such as "3 x 224 x 224".
 [[nodiscard]] [[gnu::cold]] std::string to_text(picture_shape const& of);
 
-/// Returns the shape of a data set's pictures, for the adaptor `who`.
+/// Returns the shape of a data set's pictures. `who` is the adaptor's name for error messages.
 ///
-/// Errors: input_error if its samples have another number of elements.
+/// Errors: input_error if the number of elements of its samples does not match the shape.
 template <picture_dataset D>
 [[nodiscard]] [[gnu::cold]] picture_shape shape_of_pictures(D const& data, std::string const& who) {
   auto const said = data.picture_shape();

@@ -16,7 +16,7 @@
 
 namespace plait::ext {
 
-/// A data set whose inputs a function changes at random: the result of `data | random(f)`.
+/// A data set whose inputs are changed by a random function: the result of `data | random(f)`.
 template <class Held, class Function>
 class randomized_data : public adapted_data<Held> {
   using base = adapted_data<Held>;
@@ -61,9 +61,9 @@ class randomized_data : public adapted_data<Held> {
 
 namespace plait {
 
-/// Changes inputs at random by a function of a sample's inputs, in place, and of the sample's
-/// random numbers: `data | plait::random([](std::span<float> sample, plait::sample_random& numbers)
-/// { ... })`. Evaluations do not call it.
+/// Changes inputs at random. The function gets a sample's inputs, which it changes in place, and a
+/// source of random numbers for the sample: `data | plait::random([](std::span<float> sample,
+/// plait::sample_random& numbers) { ... })`. Evaluations do not call it.
 ///
 /// The function must not use another source of random numbers, which would differ between ranks.
 /// The name represents the function when ranks compare data sets, and in checkpoints.

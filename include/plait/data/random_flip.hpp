@@ -18,7 +18,7 @@
 
 namespace plait::ext {
 
-/// Pictures, some of them mirrored: the result of `data | random_flip()`.
+/// A data set of pictures, some of which are mirrored: the result of `data | random_flip()`.
 template <class Held>
 class flipped_data : public adapted_data<Held> {
   using base = adapted_data<Held>;
@@ -60,8 +60,8 @@ class flipped_data : public adapted_data<Held> {
 
 namespace plait {
 
-/// Mirrors pictures, left to right, with a probability: `data | plait::random_flip()`. Evaluations
-/// do not mirror.
+/// Mirrors each picture, left to right, with a given probability: `data | plait::random_flip()`.
+/// Evaluations do not mirror.
 ///
 /// Errors: input_error for a probability that is not from 0 to 1.
 class random_flip {
@@ -77,7 +77,7 @@ class random_flip {
     detail::check_pictures<Pictures>();
     if constexpr (ext::picture_dataset<Pictures>)
       return ext::flipped_data<ext::held_data<Data>>(std::forward<Data>(data), chance_, seed_);
-    else return 0;  // avoids further errors
+    else return 0;  // prevents further compile errors
   }
 
  private:

@@ -16,50 +16,55 @@
 
 namespace plait::detail {
 
-/// Threads that fill the buffers of the next steps while one is in use. Reading a batch may take
-/// longer than a step; with `ahead` 2 and 4 readers, 4 samples are read at a time for the next two
-/// steps. A buffer is filled place by place, by any reader: a place is filled once, and its content
-/// must not depend on the reader.
+/// Runs threads, the readers, that fill the buffers of the next steps while the buffer of the
+/// present step is in use. Reading a batch may take longer than a step; with `ahead` 2 and 4
+/// readers, 4 samples are read at a time for the next two steps. A buffer has places, one for each
+/// sample. Any reader can fill a place, each place is filled once, and its content must not depend
+/// on the reader.
 ///
-/// The buffer that was taken last is not touched until the next one is taken.
-/// Cost:    threads are made by the constructor; nothing is allocated afterwards.
-/// Errors:  take(step) throws the exception of the first place of the step that has thrown.
-/// Threads: take is called by one thread; readers call fill, each with another `reader`.
+/// The buffer that take() returned last is not changed until the next call of take().
+/// Cost:    the constructor starts the threads; nothing is allocated afterwards.
+/// Errors:  take(step) throws the exception of the step's first place for which fill has thrown.
+/// Threads: take is called by one thread; readers call fill, each with its own number `reader`.
 class reads_ahead {
  public:
   /// The functions that the readers call.
   struct source {
-    /// Fills a place of a buffer.
+    /// Fills a place of a buffer with its sample of a step.
     std::function<void(int reader, std::size_t buffer, std::uint64_t step, std::size_t place)> fill;
-    /// Returns true for steps after the last one.
+    /// Returns true for each step number after the last step.
     std::function<bool(std::uint64_t step)> is_past_end;
   };
   struct shape {
-    std::size_t ahead = 1;   ///< steps that are read ahead; there is one buffer more
-    std::size_t places = 1;  ///< places of each buffer
+    /// The number of steps that are read ahead; there are ahead + 1 buffers.
+    std::size_t ahead = 1;
+    std::size_t places = 1;  ///< the number of places of each buffer
     int readers = 1;
   };
-  /// Errors: error if the system has no more threads.
+  /// Starts the readers.
+  ///
+  /// Errors: error if the system cannot start more threads.
   [[gnu::cold]] reads_ahead(shape const& how, source from);
   reads_ahead(reads_ahead const&) = delete;
   reads_ahead& operator=(reads_ahead const&) = delete;
-  /// Waits until each reader has filled its present place.
+  /// Stops the readers; waits until each has filled its present place.
   ~reads_ahead() { end(); }
 
-  /// Waits until the buffer of step `step` is full and returns its number; from then on later
-  /// buffers are filled. Another step than the next one drops all filled buffers.
+  /// Waits until the buffer of step `step` is full and returns the buffer's number. The readers
+  /// then fill the buffers of later steps. If `step` is not the step after the last call, the
+  /// content of all buffers is dropped.
   ///
-  /// Errors: an exception of filling it; the step can be taken again, and is then read from its
-  ///         beginning.
+  /// Errors: the exception that fill has thrown. A later call can request the step again, whose
+  ///         samples are then all read again.
   [[gnu::cold]] std::size_t take(std::uint64_t step);
 
  private:
   struct buffer {
-    bool is_open = false;  // used for a step
+    bool is_open = false;  // the buffer is assigned to a step
     bool has_failed = false;
     std::uint64_t step = 0;
     std::size_t given = 0, done = 0;  // places that readers have begun, and have finished
-    std::size_t failed = 0;           // the first place that has thrown
+    std::size_t failed = 0;           // the first place for which fill has thrown
     std::exception_ptr failure{};
 
     [[nodiscard]] bool is_over(std::size_t places) const {
@@ -76,21 +81,22 @@ class reads_ahead {
   void restart(std::unique_lock<std::mutex>& lock, std::uint64_t step);
   [[gnu::cold]] void end();
 
-  /// Returns places of the first step with places left; none after a step that has failed.
+  /// Returns the next places that a reader has to fill, from the earliest step that still has some.
+  /// No places of later steps are returned after a step has failed.
   [[nodiscard]] std::optional<piece> next_piece();
 
   void read(int reader);
 
   shape how_;
-  std::size_t piece_;  // places that a reader takes at a time
+  std::size_t piece_;  // the number of places that a reader takes at a time
   source source_;
   lean_vector<buffer> buffers_;
   std::mutex mutex_{};
   std::condition_variable work_{}, over_{};
   bool runs_ = false, ends_ = false;
-  std::atomic<bool> is_dropped_{false};  // the places being filled are obsolete
-  std::uint64_t taken_ = 0;              // the step that was taken last
-  int active_ = 0;                       // readers that are filling places
+  std::atomic<bool> is_dropped_{false};  // the places that are being filled are no longer needed
+  std::uint64_t taken_ = 0;              // the last step that take() has returned
+  int active_ = 0;                       // the number of readers that are filling places
   lean_vector<std::jthread> threads_{};
 };
 

@@ -22,8 +22,8 @@ PLAIT_DECL reads_ahead::reads_ahead(shape const& how, source from)
       source_(std::move(from)),
       buffers_(how.ahead + 1) {
   threads_.reserve(static_cast<std::size_t>(how.readers));
-  // Readers block signals: the ranks' threads handle them. They do not block signals of faults,
-  // such as a read past the end of a mapped file.
+  // The readers block all signals, so that the ranks' threads handle them, except signals of
+  // faults, such as a read past the end of a mapped file.
   sigset_t others, before;
   sigfillset(&others);
   for (int const own : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT}) sigdelset(&others, own);
@@ -38,8 +38,8 @@ PLAIT_DECL reads_ahead::reads_ahead(shape const& how, source from)
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   if (!problem) return;
   end();
-  throw error({"batches: the system gives ", threads_.size(), " of ", how.readers,
-               " threads for batch_options::readers: ", *problem});
+  throw error({"batches: the system could start only ", threads_.size(), " of the ", how.readers,
+               " threads of batch_options::readers: ", *problem});
 }
 
 PLAIT_DECL std::size_t reads_ahead::take(std::uint64_t step) {

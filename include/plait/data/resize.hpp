@@ -18,13 +18,14 @@
 
 namespace plait::detail {
 
-/// The weights with which adjacent inputs along one axis form an output: a triangle that extends to
-/// both sides of its centre by the distance between two outputs, at least by 1.
+/// The weights of the inputs whose weighted sum is an output, along one axis. They form a triangle
+/// around the output's centre. It extends to both sides by the distance between two outputs, and by
+/// at least the distance between two inputs.
 class triangle_weights {
  public:
   [[gnu::cold]] triangle_weights(std::size_t from, std::size_t to);
 
-  /// Calls term(input, weight) for the inputs of an output, in order.
+  /// Calls term(input, weight) for each input of an output, in order.
   template <class Term>
   void for_each(std::size_t output, Term term) const {
     auto const& at = places_[output];
@@ -43,12 +44,12 @@ class triangle_weights {
 
 namespace plait::ext {
 
-/// Pictures of another size: the result of `data | resize(...)`.
+/// A data set of resized pictures: the result of `data | resize(...)`.
 ///
-/// Each output is a weighted mean of the inputs around it, along rows first. If pictures become
-/// smaller, the mean is over all inputs that fall together.
+/// Each output is a weighted mean of the inputs around it, first along rows, then along columns. If
+/// pictures become smaller, the mean covers all inputs within the output's area.
 ///
-/// Cost: room in the scratch for a picture, and for one with rows of the new width.
+/// Cost: scratch memory for a picture, and for a picture with the old height and the new width.
 template <class Held>
 class resized_data : public adapted_data<Held> {
   using base = adapted_data<Held>;
@@ -140,7 +141,7 @@ class resize {
     if constexpr (ext::picture_dataset<Pictures>)
       return ext::resized_data<ext::held_data<Data>>(std::forward<Data>(data), shorter_, height_,
                                                      width_);
-    else return 0;  // avoids further errors
+    else return 0;  // prevents further compile errors
   }
 
  private:

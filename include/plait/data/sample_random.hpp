@@ -11,20 +11,21 @@
 namespace plait {
 
 /// The random numbers of one sample in one epoch: a stream that depends only on the seed, the
-/// number of random adaptors within its own, the epoch and the number of the sample.
+/// adaptor's place, the epoch and the number of the sample.
 ///
 /// Threads: each object is used by one thread.
 class sample_random {
  public:
-  /// `place`: the number of random adaptors within this one.
+  /// `place`: the number of random adaptors that were applied before this one, which gives each
+  /// adaptor a stream of its own.
   constexpr sample_random(std::uint64_t seed, int place, std::int64_t epoch, std::size_t sample)
       : key_(key_of(seed, place, static_cast<std::uint64_t>(epoch), sample)) {}
 
-  /// 32 random bits.
+  /// Returns 32 random bits.
   constexpr std::uint32_t bits() { return random_word(key_, next_++); }
   /// Returns a number between 0 and 1, both excluded.
   constexpr double uniform() { return ext::uniform_from_bits(bits()); }
-  /// Returns a number between `least` and `most`.
+  /// Returns a number between `least` and `most`, both excluded.
   constexpr double uniform(double least, double most) { return least + (most - least) * uniform(); }
   /// Returns an integer from 0 to `count` - 1; 0 if `count` is 0.
   constexpr std::uint32_t below(std::uint32_t count) {
@@ -32,7 +33,7 @@ class sample_random {
   }
   /// Returns true with this probability.
   constexpr bool chance(double probability) { return uniform() < probability; }
-  /// Fills `out` with `scale` times standard normal numbers.
+  /// Fills `out` with normal random numbers of mean 0 and standard deviation `scale`.
   template <class T>
   void normals(double scale, std::span<T> out) {
     ext::random_key const other{.seed = key_.seed, .site = 1, .step = 0};
@@ -43,7 +44,8 @@ class sample_random {
  private:
   static constexpr ext::random_key key_of(std::uint64_t seed, int place, std::uint64_t epoch,
                                           std::uint64_t sample) {
-    // Differs from the word of the order of samples, under the same seed.
+    // The last word of the Philox counter differs from the word that the sampler uses for the order
+    // of samples, so that the two are independent under the same seed.
     auto const last = 0xda000000u | (static_cast<std::uint32_t>(place) & 0xffu) << 16 |
                       (static_cast<std::uint32_t>(epoch >> 32) & 0xffffu);
     auto const block = ext::philox(

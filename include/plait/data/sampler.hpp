@@ -15,10 +15,11 @@
 
 namespace plait {
 
-/// The order in which an epoch visits the samples.
+/// The order in which the samples are visited in an epoch.
 enum class sample_order { sequential, shuffled };
 
-/// The treatment of samples at the end of an epoch that do not fill a global batch.
+/// The treatment of the last samples of an epoch, if they do not fill a global batch: a partial
+/// batch is kept or dropped.
 enum class last_batch { keep, drop };
 
 }  // namespace plait
@@ -41,21 +42,24 @@ struct epoch_position {
 };
 
 /// Decides which samples each data rank uses in each step. The order of an epoch depends only on
-/// the seed, the epoch and the number of samples, never on ranks. A batch is a contiguous piece of
-/// that order, and each data rank's share a contiguous piece of the batch: in step 0 with a batch
-/// of 64 on 2 data ranks, rank 0 has places 0 to 31 and rank 1 places 32 to 63. So every sample is
-/// used by exactly one data rank per epoch. Ranks that differ only along tensor or stage have the
-/// same data rank, and use the same samples.
+/// the seed, the epoch and the number of samples, never on ranks. A batch is a contiguous range of
+/// that order, and each data rank's share is a contiguous range of the batch: in step 0 with a
+/// batch of 64 on 2 data ranks, rank 0 has places 0 to 31 and rank 1 places 32 to 63. So every
+/// sample is used by exactly one data rank per epoch. Ranks that differ only along tensor or stage
+/// have the same data rank, and use the same samples.
 ///
 /// Cost:    no memory per sample; `at` takes about 200 ns when shuffled.
 /// Threads: all members are const and may run at the same time.
 class sampler {
  public:
+  /// Makes the order of `samples` samples.
+  ///
   /// Errors: input_error if there are no samples.
   constexpr explicit sampler(std::size_t samples, sampler_options options = {})
       : samples_(samples), options_(options) {
     if (samples == 0) throw input_error("sampler: the data set has 0 samples");
-    // A Philox counter of its own, so that the order is independent of dropout under the same seed.
+    // The Philox counter differs from the counters that dropout uses, so that the two are
+    // independent under the same seed.
     random_block const key = philox(options.seed, {{0x6f726465u, 0, 0, 0xffffffffu}});
     key_ = (std::uint64_t{key.word[0]} << 32) | key.word[1];
     while (bits_ < 64 && (samples - 1) >> bits_ != 0) ++bits_;
@@ -64,7 +68,8 @@ class sampler {
   [[nodiscard]] constexpr std::size_t samples() const { return samples_; }
   [[nodiscard]] constexpr sampler_options options() const { return options_; }
 
-  /// Returns the sample at place `index` of the epoch's order, a permutation of [0, samples()).
+  /// Returns the number of the sample at index `index` of the epoch's order, which is a permutation
+  /// of [0, samples()).
   ///
   /// Errors: error if `index` is past the end.
   [[nodiscard]] constexpr std::size_t at(std::uint64_t epoch, std::size_t index) const {
@@ -72,12 +77,12 @@ class sampler {
       throw error({"sampler: place ", index, " asked for in an epoch of ", samples_, " samples"});
     if (options_.order == sample_order::sequential) return index;
     std::uint64_t value = index;
-    do value = permuted(epoch, value);  // follows the cycle until it is below samples_
+    do value = permuted(epoch, value);  // applied until the value is below samples_ (cycle walking)
     while (value >= samples_);
     return static_cast<std::size_t>(value);
   }
 
-  /// Steps in an epoch; 0 if the only batch is partial and dropped.
+  /// The number of steps in an epoch; 0 if the only batch is partial and therefore dropped.
   template <class Batch>
   [[nodiscard]] constexpr std::size_t batches_per_epoch(Batch batch) const {
     require_global_batch<Batch>();
@@ -86,7 +91,7 @@ class sampler {
     return full + (has_rest ? 1 : 0);
   }
 
-  /// Epoch and batch of a step, counted from 0 over the whole training.
+  /// The epoch, and the batch in it, of a step, which is counted from 0 over the whole training.
   ///
   /// Errors: input_error if an epoch has no batch.
   template <class Batch>
@@ -101,15 +106,16 @@ class sampler {
   }
 
   /// Returns the share of data rank `data_rank` in a batch. A full batch is split into equal
-  /// shares, a last partial one into shares that differ by at most one sample and may be empty.
+  /// shares. A partial last batch is split into shares whose sizes differ by at most 1 and which
+  /// may be empty.
   ///
-  /// Errors: input_error if the global batch does not divide over the data ranks; error if the
-  ///         batch or the rank does not exist.
+  /// Errors: input_error if the global batch cannot be divided equally over the data ranks; error
+  ///         if the batch or the rank does not exist.
   template <class Batch>
   [[nodiscard]] constexpr sample_slice slice(Batch batch, std::size_t batch_index, int data_rank,
                                              int data_ranks) const {
     require_global_batch<Batch>();
-    (void)batch.per_rank(data_ranks);  // checks that it divides
+    (void)batch.per_rank(data_ranks);  // throws if the batch cannot be divided equally
     if (batch_index >= batches_per_epoch(batch) || data_rank < 0 || data_rank >= data_ranks)
       throw error({"sampler: batch ", batch_index, " of ", batches_per_epoch(batch),
                    " on data rank ", data_rank, " of ", data_ranks});
@@ -119,7 +125,7 @@ class sampler {
     return {begin + mine.first, mine.count};
   }
 
-  /// Writes the samples of a slice of the epoch's order.
+  /// Writes the numbers of the samples in a slice of the epoch's order.
   ///
   /// Shapes: out (at least slice.count)
   /// Errors: size_mismatch if `out` is shorter.
@@ -131,7 +137,8 @@ class sampler {
   }
 
  private:
-  // A Feistel network over [0, 2^bits_): each round is invertible, so the result is a permutation.
+  // Permutes the numbers [0, 2^bits_) by a Feistel network: each round is invertible, so the result
+  // is a permutation.
   [[nodiscard]] constexpr std::uint64_t permuted(std::uint64_t epoch, std::uint64_t value) const {
     int const right_bits = (bits_ + 1) / 2;
     std::uint64_t const right_mask = (std::uint64_t{1} << right_bits) - 1;
@@ -145,7 +152,7 @@ class sampler {
     return (left << right_bits) | right;
   }
 
-  // A half has at most 32 bits.
+  // The Feistel round function: random bits for a half, which has at most 32 bits.
   [[nodiscard]] constexpr std::uint32_t noise(std::uint64_t epoch, std::uint32_t round,
                                               std::uint64_t half) const {
     return philox(key_,
@@ -157,7 +164,7 @@ class sampler {
   std::size_t samples_;
   sampler_options options_;
   std::uint64_t key_ = 0;
-  int bits_ = 6;  // 6 or more: with halves below 3 bits, 8 rounds are measurably not uniform
+  int bits_ = 6;  // at least 6: with halves below 3 bits, 8 rounds are measurably not uniform
 };
 
 }  // namespace plait::ext

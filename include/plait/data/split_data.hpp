@@ -23,7 +23,8 @@ namespace plait {
 /// The options of `plait::split_data`.
 struct split_options {
   std::uint64_t seed = 0;
-  /// Makes a part of arbitrary samples, or of adjacent ones, which time series need.
+  /// The choice of samples for a part: shuffled takes random samples; sequential takes adjacent
+  /// samples, which time series need.
   sample_order how = sample_order::shuffled;
 };
 
@@ -31,7 +32,7 @@ struct split_options {
 
 namespace plait::ext {
 
-/// Some samples of a data set, as a data set: a result of `split_data`.
+/// A part of a data set's samples, which is itself a data set: a result of `split_data`.
 ///
 /// Cost:    no memory per sample; about 200 ns to find a sample's number, when shuffled.
 /// Threads: all members are const and may run at the same time.
@@ -43,7 +44,7 @@ class dataset_part {
   using target = target_of<Data>;
   static constexpr bool targets_per_sample = has_targets_per_sample<Data>;
 
-  /// Makes the part with the places `which` of the order `of`.
+  /// Makes a part from the samples that the order `of` has at the indices `which`.
   dataset_part(std::shared_ptr<Data const> data, sampler const& of, sample_slice which)
       : data_(std::move(data)), order_(of), which_(which) {}
 
@@ -89,7 +90,7 @@ class dataset_part {
     return data_->has_missing();
   }
 
-  /// Returns the description of the whole data set, and the part's places in its order.
+  /// Returns the description of the whole data set, followed by the part's indices in its order.
   [[nodiscard]] std::string description() const
     requires requires(Data const& data) { data.description(); }
   {
@@ -101,7 +102,7 @@ class dataset_part {
                                               : ")")});
   }
 
-  /// Returns a fingerprint of the whole data set and of the part's places.
+  /// Returns a fingerprint of the whole data set and of the part's indices.
   [[nodiscard]] std::uint64_t fingerprint() const {
     auto const how = order_.options();
     return detail::digest()
@@ -112,7 +113,7 @@ class dataset_part {
         .value();
   }
 
-  /// The number in the whole data set of a sample of the part.
+  /// Returns the number that a sample of the part has in the whole data set.
   ///
   /// Errors: size_mismatch if there is no such sample.
   [[nodiscard]] std::size_t number_of(std::size_t sample) const {
@@ -122,7 +123,8 @@ class dataset_part {
   }
 
  private:
-  // No epoch of batches of the same seed, which count from 0 on.
+  // The epoch whose order is used for the split. Batches with the same seed never use it, since
+  // their epochs count from 0 on.
   static constexpr std::uint64_t no_epoch = ~std::uint64_t{0};
 
   std::shared_ptr<Data const> data_;
@@ -134,11 +136,12 @@ class dataset_part {
 
 namespace plait {
 
-/// Splits a data set into two parts, so that each sample is in one of them. The first has the share
-/// `fraction` of the samples, rounded: `auto [train, rest] = plait::split_data(data, 0.8);`.
+/// Splits a data set into two parts, so that each sample is in one of them. The first part has
+/// `fraction` times the number of samples, rounded: `auto [train, rest] = plait::split_data(data,
+/// 0.8);`.
 ///
-/// A part keeps a temporary data set, and refers to a named one, which must outlive it. A part can
-/// be split again.
+/// A temporary data set is moved into the parts, which share it; a named data set must outlive
+/// them. A part can itself be split.
 /// Errors: input_error if the fraction is not between 0 and 1, or a part would be empty.
 ///
 /// Example (tests/reference/names_in_use_test.cpp split_data):
@@ -161,7 +164,7 @@ template <class Data>
     if (first == 0 || first >= size)
       throw input_error({"split_data: a fraction of ", std::to_string(fraction), " of ", size,
                          " samples gives parts of ", first, " and ", size - first,
-                         "; both must have one at least: give more samples or another fraction"});
+                         "; each part needs at least one: use more samples or another fraction"});
     std::shared_ptr<Whole const> held;
     if constexpr (std::is_lvalue_reference_v<Data>)
       held = std::shared_ptr<Whole const>(std::shared_ptr<void>{}, &data);
@@ -170,7 +173,7 @@ template <class Data>
     using part = ext::dataset_part<Whole>;
     return std::pair{part(held, order, {0, first}), part(held, order, {first, size - first})};
   } else {
-    return std::pair{0, 0};  // avoids further errors
+    return std::pair{0, 0};  // prevents further compile errors
   }
 }
 

@@ -30,21 +30,22 @@
 
 namespace plait {
 
-/// The options of `plait::table`. A column is referred to by its name in the first row, or, without
-/// a header, by its number, "0" and so on. Columns with the same name are told apart by their
-/// positions: "#0" is the first column of the file.
+/// The options of `plait::table`. Options name a column by its name in the first row or, without a
+/// header, by its number, "0" and so on. If columns have the same name, use their positions: "#0"
+/// is the first column of the file.
 struct table_options {
-  /// The columns to predict.
+  /// The columns whose values a model predicts.
   std::vector<std::string> targets;
   /// Columns that are not used.
   std::vector<std::string> ignored{};
   /// The words of a class column in the order of their numbers, for example another table's
-  /// classes(). Empty: the words of the file, sorted, as numbers if all of them are numbers.
+  /// classes(). If empty, the words are taken from the file and sorted, as numbers if all of them
+  /// are numbers.
   std::vector<std::string> classes{};
   char separator = ',';
-  /// The first row has the column names.
+  /// True if the first row has the column names.
   bool header = true;
-  /// The value of a missing feature, which is an error otherwise.
+  /// The value that replaces a missing feature. Without it, a missing feature is an error.
   std::optional<double> missing{};
   /// Leaves missing features as nan for `plait::normalize`, which replaces them by their mean in
   /// the training part: `data | plait::normalize::from(train)`.
@@ -58,7 +59,7 @@ struct table_options {
   /// Columns of words, each of which becomes one feature: the number of the word.
   std::vector<std::string> numbered{};
   /// The words of the columns in one_hot and numbered, in the order of their numbers, as words() of
-  /// the training table returns them. Empty: the words of the file, sorted.
+  /// the training table returns them. If empty, the words are taken from the file and sorted.
   std::map<std::string, std::vector<std::string>> words{};
 };
 
@@ -69,18 +70,19 @@ struct table_options {
 ///
 /// Cells are separated by `.separator`; cells in quotes may contain it, and ends of lines. A cell
 /// is missing if it is empty, has only blanks, says nan, or is one of `.missing_words`. A missing
-/// target does not count, and in a column of `.one_hot` all features are 0. Any other missing
-/// feature is an error unless `.missing` gives a number for it or `.keep_missing` is true.
+/// target is ignored in the loss. For a missing cell in a column of `.one_hot`, all features of the
+/// column are 0. Any other missing feature is an error unless `.missing` gives a number for it or
+/// `.keep_missing` is true.
 ///
-/// A number becomes the nearest double, and this the nearest T. Numbers too near to 0 become 0;
-/// infinite and too large numbers are errors. Words are sorted and numbered in that order, as
-/// numbers if all of them are numbers. A column of `.one_hot` has at most 1,000 words, one of
-/// `.numbered` at most 100,000.
+/// A number is rounded to the nearest double, and then to the nearest T. Numbers that are too small
+/// for T become 0; infinite and too large numbers are errors. Words are sorted and numbered in that
+/// order, as numbers if all of them are numbers. A column of `.one_hot` has at most 1,000 words, a
+/// column of `.numbered` at most 100,000.
 ///
 /// Shapes: inputs (features), in the order of the columns, and of the words within a `.one_hot`
 ///         column; targets (target columns), (1) for classes.
-/// Cost:   reads the file once, and once more for words that are not given; holds the numbers in
-///         memory.
+/// Cost:   reads the file once, and once more to find words that the options do not list; holds the
+///         numbers in memory.
 /// Errors: input_error with the file, the line and both values if the file is missing or not a
 ///         regular file, has no rows, a row with another number of cells, a cell that is not a
 ///         number or a word that is not among `.classes` or `.words`; if a named column is missing
@@ -105,7 +107,7 @@ class table {
       read({reinterpret_cast<char const*>(bytes.data()), bytes.size()}, options);
     } catch (input_error const&) {
       throw;
-    } catch (std::exception const&) {  // bad_alloc or length_error
+    } catch (std::exception const&) {  // std::bad_alloc or std::length_error
       name_.refuse(ext::concat({"has ", bytes.size(), " bytes, too many for the memory"}));
     }
   }
@@ -115,19 +117,19 @@ class table {
   [[nodiscard]] std::size_t width() const { return feature_names_.size(); }
   [[nodiscard]] std::size_t target_width() const { return target_width_; }
 
-  /// The names of the features: the column's name, or "column=word" for a `.one_hot` column.
+  /// The names of the features: the name of the column, or "column=word" for a `.one_hot` column.
   [[nodiscard]] std::vector<std::string> const& feature_names() const { return feature_names_; }
-  /// The words of the class column: class i is the word i. Empty for real targets.
+  /// The words of the class column, in the order of the classes' numbers. Empty for real targets.
   [[nodiscard]] std::vector<std::string> const& classes() const { return classes_; }
-  /// The words of the columns in `.one_hot` and `.numbered`. If `.words` of another table gets
-  /// them, its features have the same meaning.
+  /// The words of the columns in `.one_hot` and `.numbered`. Pass them as `.words` of another
+  /// table, so that its features have the same meaning.
   [[nodiscard]] std::map<std::string, std::vector<std::string>> const& words() const {
     return words_;
   }
-  /// True if a feature of some row is nan, as with `.keep_missing`.
+  /// True if a feature of some row is missing and stored as nan, which `.keep_missing` allows.
   [[nodiscard]] bool has_missing() const { return has_missing_; }
 
-  /// The file and its numbers, as a text.
+  /// A text with the file and the numbers of rows and columns, for comparisons.
   [[nodiscard]] std::string description() const {
     auto const counted = [](std::size_t count, std::string const& word, char const* plural = "s") {
       return ext::concat({count, " ", word, (count == 1 ? "" : plural)});
@@ -155,7 +157,7 @@ class table {
   enum class role { feature, one_hot, numbered, target, ignored };
 
   struct word_column {
-    std::string name;  // the name in the options
+    std::string name;  // the column's name in the options
     role as;           // one_hot or numbered
     detail::word_numbers words;
 
@@ -254,7 +256,7 @@ class table {
     if constexpr (has_classes) set_classes(numbers, options);
   }
 
-  /// Sets the role of each column, and its index among the columns of the same role.
+  /// Sets the role of each column, and the column's index among all columns of that role.
   void set_roles(std::vector<std::string> const& names, std::string const& hint,
                  table_options const& options) {
     roles_.assign(names.size(), role::feature);
@@ -281,7 +283,7 @@ class table {
     target_width_ = options.targets.size();
   }
 
-  /// Returns the columns of words, with the given words.
+  /// Returns the columns of words, with the words that the options list.
   std::vector<word_column> word_columns(table_options const& options) {
     std::vector<word_column> out;
     for (auto const& name : options.one_hot) out.push_back({name, role::one_hot, {}});
@@ -302,7 +304,7 @@ class table {
     return out;
   }
 
-  /// Finds the words of columns, beginning at the reader's row.
+  /// Finds the words of columns in the rows from the reader's present row on.
   void find_words(detail::csv_reader rows, std::vector<std::string> const& names,
                   detail::missing_cells const& missing, std::vector<word_column>& columns) {
     do
@@ -433,7 +435,8 @@ class table {
     }
   }
 
-  /// Sorts the classes, whose numbers so far are in the order of the rows, and renumbers them.
+  /// Sorts the classes, which so far are numbered in the order of their first rows, and renumbers
+  /// them.
   void set_classes(detail::word_numbers const& numbers, table_options const& options) {
     if (numbers.empty())
       name_.refuse(
@@ -451,8 +454,8 @@ class table {
 
   detail::file_name name_;
   std::string file_;
-  std::vector<role> roles_;          // role of each column
-  std::vector<std::size_t> places_;  // index of each column among the columns of its role
+  std::vector<role> roles_;          // the role of each column
+  std::vector<std::size_t> places_;  // each column's index among the columns of its role
   std::vector<std::string> feature_names_, classes_;
   std::map<std::string, std::vector<std::string>> words_;
   bool has_missing_ = false;

@@ -13,7 +13,7 @@
 
 namespace plait::detail {
 
-/// Reads a cell as a number: nan if the cell is empty, nullopt for any other text.
+/// Reads a cell as a number. Returns nan if the cell is empty, nullopt for any other text.
 std::optional<double> number_of_cell(std::string_view cell);
 
 /// The cells of a table that mark a missing value: empty cells, cells that say nan, and the words
@@ -29,7 +29,7 @@ class missing_cells {
   std::vector<std::string> words_;
 };
 
-/// The words of a column, each with its number.
+/// Maps each word of a column to its number.
 using word_numbers = std::map<std::string, std::size_t, std::less<>>;
 
 word_numbers numbers_of(std::vector<std::string> const& words);
@@ -37,7 +37,7 @@ word_numbers numbers_of(std::vector<std::string> const& words);
 /// Returns the words of a column in the order of their numbers.
 std::vector<std::string> ordered_words(word_numbers const& words);
 
-/// Returns words as a part of a message: the first twenty, and the number of others.
+/// Returns words as a part of an error message: the first twenty, and the number of the others.
 [[gnu::cold]] std::string list_of(std::vector<std::string> const& words);
 
 }  // namespace plait::detail

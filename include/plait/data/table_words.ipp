@@ -42,7 +42,7 @@ PLAIT_DECL bool missing_cells::has(std::string_view cell) const {
   return (number && std::isnan(*number)) || lists(cell);
 }
 
-// Sorts words by their bytes, or as numbers if all of them are numbers.
+// Sorts words by their bytes or, if all of them are numbers, by their values.
 PLAIT_DECL void sort_words(std::vector<std::string>& words) {
   bool const numbers = std::all_of(words.begin(), words.end(), [](std::string const& word) {
     return number_of_cell(word).has_value();

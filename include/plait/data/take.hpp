@@ -49,9 +49,9 @@ class taken_data : public adapted_data<Held> {
 
 namespace plait {
 
-/// Takes the first `samples` of a data set: `data | plait::take(1000)`.
+/// Takes the first `samples` samples of a data set: `data | plait::take(1000)`.
 ///
-/// Errors: input_error if there are fewer, or for 0.
+/// Errors: input_error if the data set has fewer samples, or for 0.
 class take {
  public:
   using concept_tag = ext::adaptor_tag;

@@ -24,20 +24,21 @@
 
 namespace plait {
 
-/// Two tensors of a safetensors file as a data set: row i of `x` has the features of sample i, row
-/// i of `y` its targets, which are classes (I64, I32 or U8), or real numbers: `tensor_table<float,
-/// float>`. Features and real targets may be F64, F32, F16, BF16, I64, I32 or U8; they are
-/// converted to T and Target without scaling, so that bytes are from 0 to 255.
+/// Two tensors of a safetensors file, `x` and `y`, as a data set: row i of `x` has the features of
+/// sample i, and row i of `y` has its targets. They are classes (I64, I32 or U8) or, with
+/// `tensor_table<float, float>`, real numbers. Features and real targets may be F64, F32, F16,
+/// BF16, I64, I32 or U8; they are converted to T and Target without scaling, so that bytes are from
+/// 0 to 255.
 ///
 /// Shapes: x (samples, ...), whose row has a sample's features in order; y (samples), or (samples,
 ///         ...).
-/// Cost:   the file is mapped, not copied; only a y of classes in I64 is read when it is opened. It
-///         must not change while the object lives: reading a part that was cut off ends the program
-///         by the signal SIGBUS.
+/// Cost:   the file is mapped, not copied; only a y of classes in I64 is read when it is opened.
+///         The file must not change while the object exists: reading a part that was cut off ends
+///         the program by the signal SIGBUS.
 /// Errors: input_error with the file, the tensor and both values if the file is missing, not a
-///         regular file or not a safetensors file; if it lacks a tensor, or one has the wrong type,
-///         no rows or another number of rows than the other, or a class that does not fit into 32
-///         bits. inputs and targets throw it if a number is too large for float.
+///         regular file or not a safetensors file; if it lacks a tensor, if a tensor has the wrong
+///         type or no rows, if the numbers of rows differ, or if a class does not fit into 32 bits.
+///         inputs and targets throw it if a number is too large for float.
 /// Threads: all members are const and may run at the same time.
 template <std::floating_point T = float, class Target = std::int32_t>
   requires std::same_as<Target, std::int32_t> || std::floating_point<Target>
@@ -55,7 +56,7 @@ class tensor_table {
   [[nodiscard]] std::size_t width() const { return x_.width; }
   [[nodiscard]] std::size_t target_width() const { return y_.width; }
 
-  /// The file, tensors and their shapes, as a text.
+  /// A text with the file, its tensors and their shapes, for comparisons.
   [[nodiscard]] std::string description() const {
     return ext::concat(
         {"tensor_table(", detail::path_in_quotes(file_), ", ", x_.text(), ", ", y_.text(), ")"});
@@ -136,7 +137,7 @@ class tensor_table {
     }
   }
 
-  // The data may be unaligned.
+  // Reads a value by memcpy, because the data in the file may be unaligned.
   template <class Stored>
   static Stored load(std::byte const* from, std::size_t index) {
     Stored out;  // NOLINT: set by memcpy

@@ -26,32 +26,32 @@ static_assert(std::endian::native == std::endian::little,
 
 /// The options of `plait::token_shards`.
 struct token_options {
-  /// Tokens in a sample.
+  /// The number of tokens in a sample.
   std::size_t sequence = 0;
-  /// Upper bound of tokens, exclusive.
+  /// The number of different tokens: each token is from 0 to vocabulary - 1.
   std::size_t vocabulary = 0;
 };
 
 namespace detail {
 
-/// A mapped file of tokens: a header of 256 little-endian int32, then the tokens. A header that
-/// begins with 20240520, 1 and the number of tokens has tokens as uint16; one with 20240801, 7 and
-/// the number has uint32.
+/// A mapped file of tokens: a header of 256 little-endian int32, then the tokens. If the header
+/// begins with 20240520, 1 and the number of tokens, the tokens are uint16; if it begins with
+/// 20240801, 7 and the number of tokens, they are uint32.
 ///
 /// Errors: input_error if the file is missing, not a regular file or not readable; if it does not
-///         have such a header, or as many tokens as the header says.
+///         have such a header, or if the number of tokens differs from the header.
 class token_shard {
  public:
   explicit token_shard(std::filesystem::path const& path)
       : token_shard(open_file(path, "token file"), path) {}
 
   [[nodiscard]] file_name const& name() const { return name_; }
-  /// The name without its folders.
+  /// The file's name without its folders.
   [[nodiscard]] std::string const& short_name() const { return short_name_; }
   [[nodiscard]] std::size_t tokens() const { return count_; }
   [[nodiscard]] std::size_t token_bytes() const { return token_bytes_; }
 
-  /// Copies the tokens from `at` on.
+  /// Copies tokens, from index `at` on, into `out`.
   ///
   /// Errors: input_error with the position of a token that is not below `vocabulary`.
   void copy(std::size_t at, std::span<std::int32_t> out, std::size_t vocabulary) const;
@@ -66,7 +66,7 @@ class token_shard {
 
   token_shard(open_file const& file, std::filesystem::path const& path);
 
-  /// Copies tokens and returns the largest.
+  /// Copies tokens and returns the largest of them.
   template <class Token>
   static std::uint32_t copy_as(std::byte const* from, std::span<std::int32_t> out) {
     std::uint32_t largest = 0;
@@ -87,22 +87,22 @@ class token_shard {
 
 }  // namespace detail
 
-/// The tokens of several files, concatenated and cut into sequences, each token to be predicted
-/// from the tokens before it. The inputs of sample i are the tokens from i * sequence on, its
-/// targets the same tokens shifted by one. Cutting a file into several does not change the samples:
-/// a sequence may begin in one file and end in the next. Tokens after the last full sequence are
-/// not used.
+/// The tokens of several files, concatenated and cut into sequences, as a data set for a language
+/// model that predicts each token from the tokens before it. The inputs of sample i are the tokens
+/// from i * sequence on, its targets the same tokens shifted by one. Cutting a file into several
+/// does not change the samples: a sequence may begin in one file and end in the next. Tokens after
+/// the last full sequence are not used.
 ///
-/// A file has a header of 256 little-endian int32, then the tokens. A header that begins with
-/// 20240520, 1 and the number of tokens has tokens as uint16: the data scripts of llm.c write this
-/// for GPT-2, and scripts/make_tokens does. For vocabularies above 65 536 it begins with 20240801,
-/// 7 and the number, and the tokens are uint32. The files are all of one kind; together they may
-/// have more than 2^31 tokens.
+/// A file has a header of 256 little-endian int32, then the tokens. If the header begins with
+/// 20240520, 1 and the number of tokens, the tokens are uint16. The data scripts of llm.c for GPT-2
+/// and scripts/make_tokens write such files. For vocabularies above 65 536, the header begins with
+/// 20240801, 7 and the number of tokens, and the tokens are uint32. All files must have the same
+/// type of tokens; together they may have more than 2^31 tokens.
 ///
 /// Shapes: inputs, targets of a sample (sequence), values 0 to vocabulary - 1.
-/// Cost:   files are mapped, not copied; only the header of each is read when it is opened. They
-///         must not change while the object lives: reading a part that was cut off ends the program
-///         by the signal SIGBUS.
+/// Cost:   files are mapped, not copied; only the header of each file is read by the constructor.
+///         The files must not change while the object exists: reading a part that was cut off ends
+///         the program by the signal SIGBUS.
 /// Errors: inputs and targets throw input_error with the file and the position of a token that is
 ///         not below the vocabulary.
 /// Threads: all members are const and may run at the same time.
@@ -112,14 +112,15 @@ class token_shards {
   using concept_tag = dataset_tag;
   using element = std::int32_t;
 
-  /// Errors: input_error if no file is given, the sequence or the vocabulary is 0, or the
-  ///         vocabulary above 2^31; if a file is missing, not a regular file or not readable, lacks
-  ///         such a header or tokens that the header counts, or has tokens of another kind than the
-  ///         first; if all files together have fewer than sequence + 1 tokens.
+  /// Errors: input_error if `files` is empty, the sequence or the vocabulary is 0, or the
+  ///         vocabulary is above 2^31; if a file is missing, not a regular file or not readable,
+  ///         lacks such a header or some of the tokens that the header counts, or if its type of
+  ///         tokens differs from the first file's; if all files together have fewer than sequence +
+  ///         1 tokens.
   token_shards(std::vector<std::filesystem::path> const& files, token_options const& options);
 
-  /// Returns all files of a folder whose names end with .bin and do not begin with a dot, in the
-  /// order of the names.
+  /// Makes a data set from all files of a folder whose names end with .bin and do not begin with a
+  /// dot, in the order of their names.
   ///
   /// Errors: the errors of the constructor; input_error if the folder cannot be read or has no such
   ///         file.
@@ -129,10 +130,10 @@ class token_shards {
   [[nodiscard]] std::size_t size() const { return (tokens_ - 1) / options_.sequence; }
   [[nodiscard]] std::size_t sequence_length() const { return options_.sequence; }
   [[nodiscard]] std::size_t vocabulary() const { return options_.vocabulary; }
-  /// The tokens of all files.
+  /// The number of tokens of all files together.
   [[nodiscard]] std::size_t tokens() const { return tokens_; }
 
-  /// The files and their numbers, as a text.
+  /// A text with the files and their numbers of tokens, for comparisons.
   [[nodiscard]] std::string description() const;
 
   void inputs(std::size_t sample, std::span<std::int32_t> out) const { copy(sample, 0, out); }
@@ -145,7 +146,7 @@ class token_shards {
 
   token_options options_;
   std::vector<detail::token_shard> shards_;
-  std::vector<std::size_t> firsts_;  // index of each shard's first token
+  std::vector<std::size_t> firsts_;  // the index of each file's first token in the concatenation
   std::size_t tokens_ = 0;
 };
 

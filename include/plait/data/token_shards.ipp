@@ -115,7 +115,7 @@ PLAIT_DECL void token_shards::copy(std::size_t sample, std::size_t shift,
                                    std::span<std::int32_t> out) const {
   detail::check_sample("token_shards", sample, size(), out.size(), options_.sequence);
   std::size_t at = sample * options_.sequence + shift;
-  // The last shard whose first token is at `at` or before.
+  // The file that has token `at`: the last file whose first token is at `at` or earlier.
   auto number = static_cast<std::size_t>(std::upper_bound(firsts_.begin(), firsts_.end(), at) -
                                          firsts_.begin() - 1);
   for (; !out.empty(); ++number) {

@@ -28,18 +28,19 @@
 
 namespace plait {
 
-/// The way in which pictures get their size.
+/// The way in which pictures are brought to the required size.
 enum class image_fit {
-  exact,            ///< they must have it
-  resize_and_crop,  ///< resizes the largest middle piece of the new shape (bilinear)
+  exact,  ///< pictures must have the size already
+  /// Cuts out the largest middle region with the new aspect ratio, and resizes it (bilinear).
+  resize_and_crop,
 };
 
 /// The options of `plait::image_folder`.
 struct image_folder_options {
   image_fit fit = image_fit::exact;
-  /// Skips and counts pictures that cannot be used: the constructor decodes all of them. Other
-  /// files are skipped, too, and so are folders without a file that has a picture's name: they are
-  /// then no classes.
+  /// If true, the constructor decodes all pictures, and skips and counts those that cannot be used.
+  /// It also skips other files, and folders without any file that has a picture's name; such a
+  /// folder is not a class.
   bool skip_bad = false;
 };
 
@@ -47,7 +48,7 @@ struct image_folder_options {
 
 namespace plait::ext {
 
-/// A picture, another file or a folder that was skipped, and the reason.
+/// A picture, another file or a folder that was skipped, with the reason.
 struct skipped_picture {
   std::filesystem::path path;
   std::string reason;
@@ -61,20 +62,20 @@ namespace plait {
 /// their JPEG and PNG files are the samples. Names that begin with a dot are ignored.
 ///
 /// An input is a byte of the file, from 0 to 255: no colour profile, gamma or orientation is
-/// applied. Transparency is dropped; of 16 bits the upper 8 are used; one channel from three is
-/// 0.299 red + 0.587 green + 0.114 blue. A JPEG of four inks (CMYK, YCCK) is taken as inverted, as
+/// applied. Transparency is dropped; of values with 16 bits, the upper 8 are used; a grey value is
+/// 0.299 red + 0.587 green + 0.114 blue. A JPEG with four inks (CMYK, YCCK) is read as inverted, as
 /// Adobe's programs write it; a colour is the product of the light that its ink leaves and the
 /// light that black leaves.
 ///
 /// Shapes: inputs (Channels, Height, Width), targets (1).
-/// Cost:   the constructor opens each file and reads its header, or decodes it if bad ones are to
-///         be skipped, on all cores. A sample is read and decoded when it is asked for. A thread
-///         keeps memory for the largest picture it has decoded; the libraries take memory within
-///         the call. Files must not change while the object lives.
+/// Cost:   the constructor opens each file and reads its header, or decodes it if `skip_bad` is
+///         set, on all cores. A sample is read and decoded each time it is requested. A thread
+///         keeps memory for the largest picture it has decoded; the decoding libraries allocate
+///         memory during a call. Files must not change while the object lives.
 /// Errors: input_error that names the file if it is not a picture or is damaged, has another size
 ///         than required, or more than 100 million pixels; input_error that names the folder if it
-///         has no class, or a class without a picture or with folders. Damage after a picture's
-///         header is found when the picture is asked for, unless bad ones are skipped.
+///         has no class, or a class without a picture or with folders. Without `skip_bad`, damage
+///         after a picture's header is found only when the picture is requested.
 /// Threads: all members are const and may run at the same time.
 template <std::size_t Channels, std::size_t Height, std::size_t Width,
           std::floating_point T = float>
@@ -107,17 +108,17 @@ class image_folder {
   [[nodiscard]] std::size_t sequence_length() const { return 1; }
   [[nodiscard]] std::size_t width() const { return Channels * Height * Width; }
 
-  /// The names of the classes: class i is folder i.
+  /// The names of the classes; class i has the name of folder i.
   [[nodiscard]] std::vector<std::string> const& classes() const { return classes_; }
   /// The pictures that were skipped.
   [[nodiscard]] std::vector<ext::skipped_picture> const& skipped() const { return skipped_; }
-  /// The file of a sample.
+  /// The path of a sample's file.
   [[nodiscard]] std::filesystem::path path(std::size_t sample) const {
     detail::check_sample("image_folder", sample, size(), 0, 0);
     return root_ / file_of(sample);
   }
 
-  /// The folder and its numbers, as a text.
+  /// A text with the folder and the numbers of classes and pictures, for comparisons.
   [[nodiscard]] std::string description() const {
     auto const name = root_.has_filename() ? root_.filename() : root_.parent_path().filename();
     return ext::concat({"image_folder(", detail::path_in_quotes(name), ", ", Channels, " x ",
@@ -160,8 +161,8 @@ class image_folder {
     if (!options_.skip_bad) refuse(file, reason);
     skipped_.push_back({root_ / file, reason});
   }
-  /// Returns the end of a sentence about a folder that has no picture: it names a skipped one, if
-  /// any.
+  /// Returns the end of an error message about a folder that has no picture: a text that names a
+  /// skipped file, if there is one.
   [[nodiscard]] std::string example_of_skipped(std::filesystem::path const& folder) const {
     for (auto const& one : skipped_)
       if (one.path.parent_path() == folder || folder == root_)
@@ -233,7 +234,8 @@ class image_folder {
     return names_.data() + places_[sample];
   }
 
-  /// Reads the header of each picture, or decodes it, on all cores; skips bad ones.
+  /// Reads the header of each picture on all cores, or decodes the picture if bad pictures are
+  /// skipped.
   void check_pictures() {
     std::vector<std::string> problems(size());
     std::atomic<std::size_t> next = 0;
@@ -248,7 +250,7 @@ class image_folder {
             problems[i] = problem.what();
             if (!options_.skip_bad) next = problems.size();
           }
-      } catch (...) {  // out of memory
+      } catch (...) {  // for example out of memory
         std::lock_guard const lock(mutex);
         other = std::current_exception();
       }
@@ -317,7 +319,7 @@ class image_folder {
         });
   }
 
-  // Rounded; the weights are in units of 1/65536.
+  // Returns a grey value, rounded; the weights of the colours are in units of 1/65536.
   static std::uint32_t grey_of(std::uint32_t red, std::uint32_t green, std::uint32_t blue) {
     return (red * 19595 + green * 38470 + blue * 7471 + 32768) >> 16;
   }
@@ -326,8 +328,9 @@ class image_folder {
   image_folder_options options_;
   detail::open_folder folder_;
   std::vector<std::string> classes_;
-  std::string names_;  // names of the files, relative to the root, each followed by a 0
-  std::vector<std::size_t> places_;  // index in names_ of each sample's name
+  // The files' names, relative to the root folder, each with a null byte at its end.
+  std::string names_;
+  std::vector<std::size_t> places_;  // the index in names_ at which each sample's name begins
   std::vector<std::int32_t> class_of_;
   std::vector<ext::skipped_picture> skipped_;
 };

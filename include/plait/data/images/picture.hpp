@@ -10,7 +10,7 @@
 #include <vector>
 
 #include <jpeglib.h>
-// Included later, since it needs types of the headers above.
+// jerror.h needs types of the header above.
 #include <jerror.h>
 #include <png.h>
 
@@ -27,12 +27,12 @@ struct picture_size {
 
 std::string text_of(picture_size size);
 
-/// The largest picture that is decoded: it bounds the memory of one picture.
+/// The largest number of pixels of a picture that is decoded. It limits the memory for one picture.
 inline constexpr std::size_t most_pixels = 100'000'000;
 
-// Both libraries report a problem by a call that must not return. It returns by longjmp to the
-// member function that has called the library, over C frames only: neither that function nor the
-// reporting one has an object with a destructor.
+// The libraries libjpeg and libpng report a problem by a call that must not return. It returns by
+// longjmp to the member function that has called the library. The jump passes C frames only:
+// neither that function nor the reporting function has an object with a destructor.
 
 /// Decodes a JPEG in memory.
 class jpeg_decoder {
@@ -42,18 +42,20 @@ class jpeg_decoder {
   jpeg_decoder(jpeg_decoder const&) = delete;
   jpeg_decoder& operator=(jpeg_decoder const&) = delete;
 
-  /// Reads the header; returns false if it fails, and problem() says why.
+  /// Reads the header; returns false if it fails, and problem() then says why.
   bool begin() noexcept;
   [[nodiscard]] picture_size size() const { return {state_.image_width, state_.image_height}; }
 
-  /// Writes rows of 3 bytes for each pixel, from the top.
+  /// Writes the rows from the top, with 3 bytes for each pixel.
   bool decode(std::uint8_t* rgb) noexcept;
   [[nodiscard]] char const* problem() const { return report_.text; }
 
  private:
-  // Limit of memory: the coefficients of a progressive picture of most_pixels.
+  // The library's limit of memory, enough for the coefficients of a progressive picture of
+  // most_pixels.
   static constexpr long most_bytes = 1L << 30;
-  // Limit of time: each scan covers the whole picture; encoders write about ten.
+  // The most scans of a progressive picture, a limit of the time: each scan covers the whole
+  // picture, and encoders write about ten.
   static constexpr int most_scans = 100;
 
   struct report {
@@ -68,7 +70,7 @@ class jpeg_decoder {
   void write_rgb_of_cmyk(std::uint8_t const* inks, std::uint8_t* rgb) const noexcept;
 
   [[noreturn]] static void fail(::j_common_ptr state);
-  // Treats warnings as errors: the decoded picture would be wrong.
+  // Treats warnings as errors, because the decoded picture would be wrong.
   static void warn(::j_common_ptr state, int level);
   static void watch(::j_common_ptr state);
 
@@ -78,7 +80,8 @@ class jpeg_decoder {
   report report_;
 };
 
-/// Decodes a PNG in memory. An alpha channel is dropped; of 16 bits the upper 8 are used.
+/// Decodes a PNG in memory. An alpha channel is dropped; of values with 16 bits, the upper 8 are
+/// used.
 class png_decoder {
  public:
   explicit png_decoder(std::span<std::byte const> file) : left_(file) {}
@@ -125,15 +128,15 @@ picture_size decode_by(std::span<std::byte const> file, std::optional<picture_si
   return size;
 }
 
-/// Decodes a JPEG or PNG, told apart by its first bytes, to rows of 3 bytes for each pixel, or only
-/// reads its header if `rgb` is null. Colours are as in the file: no profile, gamma or orientation
-/// is applied.
+/// Decodes a JPEG or PNG, which its first bytes tell apart, to rows of 3 bytes for each pixel. If
+/// `rgb` is null, only the header is read. Colours are the values in the file: no profile, gamma or
+/// orientation is applied.
 ///
-/// Cost:   `rgb` only grows; the libraries take memory, for a progressive JPEG several times the
-///         size of the picture.
-/// Errors: input_error for anything else, before memory is taken for a picture of another size than
-///         `needed` or of more than most_pixels. Its text continues a sentence that begins with the
-///         file's name.
+/// Cost:   `rgb` only grows; the libraries allocate memory, for a progressive JPEG several times
+///         the size of the picture.
+/// Errors: input_error for any other file, and for a picture whose size differs from `needed` or
+///         that has more than most_pixels, before memory is allocated for it. The error's text
+///         continues a sentence that begins with the file's name.
 picture_size decode_picture(std::span<std::byte const> file, std::optional<picture_size> needed,
                             std::vector<std::uint8_t>* rgb);
 

@@ -58,12 +58,14 @@ PLAIT_DECL void jpeg_decoder::write_rgb_of_cmyk(std::uint8_t const* inks,
   for (std::size_t pixel = 0; pixel < state_.output_width; ++pixel, inks += 4, rgb += 3)
     for (std::size_t c = 0; c < 3; ++c) {
       unsigned const light = inks[3], taken = (255u - inks[c]) * light + 128;
-      rgb[c] = static_cast<std::uint8_t>(light - ((taken + (taken >> 8)) >> 8));  // taken / 255
+      // Subtracts taken / 255, rounded.
+      rgb[c] = static_cast<std::uint8_t>(light - ((taken + (taken >> 8)) >> 8));
     }
 }
 
 PLAIT_DECL void jpeg_decoder::fail(::j_common_ptr state) {
-  auto* const to = reinterpret_cast<report*>(state->err);  // the manager is its first member
+  // Valid, since the manager is the first member of report.
+  auto* const to = reinterpret_cast<report*>(state->err);
   to->manager.format_message(state, to->text);
   std::longjmp(to->back, 1);
 }
@@ -96,7 +98,7 @@ PLAIT_DECL bool png_decoder::begin() noexcept {
   if (info_ == nullptr) return false;
   if (setjmp(png_jmpbuf(png_)) != 0) return false;
   ::png_set_user_limits(png_, most_pixels, most_pixels);
-  ::png_set_chunk_malloc_max(png_, 1 << 20);  // limit for texts and colour profiles
+  ::png_set_chunk_malloc_max(png_, 1 << 20);  // the limit for texts and colour profiles in the file
   ::png_set_read_fn(png_, this, read);
   ::png_read_info(png_, info_);
   return true;

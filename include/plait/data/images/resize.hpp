@@ -12,29 +12,29 @@
 
 namespace plait::detail {
 
-/// The old pixels of which a new pixel is the mean.
+/// The adjacent old pixels whose weighted mean is a new pixel.
 struct run_of_pixels {
   std::size_t first, count;
 };
 
 /// Memory that a thread keeps between pictures; it only grows.
 struct picture_scratch {
-  std::vector<std::uint8_t> rgb;        // (height, width, 3) of the picture in the file
-  std::vector<std::uint16_t> narrowed;  // (needed rows, new width, 3), in 256ths
+  std::vector<std::uint8_t> rgb;        // (height, width, 3), the decoded picture
+  std::vector<std::uint16_t> narrowed;  // (needed rows, new width, 3), in units of 1/256
   std::vector<std::uint32_t> weights;   // (new width, most_taps)
   std::vector<run_of_pixels> columns;   // (new width)
 };
 
-/// Cuts the largest middle piece of the new shape out of a picture, and resizes it: each new pixel
-/// is the mean of the old pixels around it, with weights that fall linearly to 0 at a distance of
-/// one pixel, of the old or new pixels' size, whichever is larger (bilinear).
+/// Cuts the largest middle region with the new aspect ratio out of a picture, and resizes it: each
+/// new pixel is the mean of the old pixels around it, with weights that fall linearly to 0 at a
+/// distance of one pixel, of the old or new pixels' size, whichever is larger (bilinear).
 ///
 /// It computes in integers, so that it gives the same bytes on every machine.
 class middle_resize {
  public:
   middle_resize(picture_size from, picture_size to);
 
-  /// Calls write(row, column, channel, byte) for each new byte.
+  /// Calls write(row, column, channel, byte) for each byte of the new picture.
   template <class Write>
   void run(picture_scratch& scratch, Write write) const {
     std::size_t const taps = most_taps(), stride = to_.width * 3;
@@ -84,8 +84,8 @@ class middle_resize {
     return 2 * static_cast<std::size_t>(std::max(scale_, unit_) / unit_) + 3;
   }
 
-  // Returns the old pixels of new pixel `at`, and their weights, whose sum is 1 << 16. Lengths are
-  // in halves of an old pixel, divided by `unit_`.
+  // Returns the old pixels of new pixel `at`, and writes their weights, whose sum is 1 << 16. The
+  // function computes lengths in integers, in units of an old pixel's width / (2 * `unit_`).
   [[nodiscard]] run_of_pixels weigh(std::size_t at, std::size_t old_size, std::size_t new_size,
                                     std::span<std::uint32_t> weights) const;
 
