@@ -14,7 +14,7 @@
 
 namespace plait::execution {
 
-/// Returns a text that identifies a plan: ranks whose texts differ cannot train together.
+/// Returns a text that identifies a plan. Ranks whose texts differ cannot train together.
 template <class Plan>
 [[nodiscard]] [[gnu::cold]] std::string words_of_plan() {
   digest of_parameters;
@@ -31,9 +31,9 @@ template <class Plan>
                  Plan::parameter_bytes, " ", Plan::gradient_bytes});
 }
 
-/// Runs `program(rank)` on the ranks of an elastic job, once for each generation: see elastic.
+/// Runs `program(rank)` on the ranks of an elastic job, once in each generation; see elastic.
 ///
-/// Errors: the errors of elastic.
+/// Errors: the errors described at elastic.
 template <class Job, class... Jobs, class Program>
 void launch(elastic const& backend, Program&& program) {
   using plan = typename Job::plan_type;
@@ -76,6 +76,6 @@ void launch(elastic const& backend, Program&& program) {
 
 namespace plait {
 
-using execution::launch;  // together with the overload above
+using execution::launch;  // declared again next to the overload above
 
 }  // namespace plait

@@ -58,7 +58,7 @@ PLAIT_DECL membership::action elastic_member::next(join_entry mine) {
     protocol_.come_back(mine);
   }
   for (;;) {
-    // next() acts on this signal; a second signal ends the process.
+    // next() treats the first signal as a request to leave; a second signal ends the process.
     if (int const signal = caught_signal::number().exchange(0); signal != 0) leaving_ = signal;
     if (leaving_ != mine.leaving) {
       mine.leaving = leaving_;
@@ -93,7 +93,7 @@ PLAIT_DECL membership::action elastic_member::next(join_entry mine) {
     } catch (etcd_error const& problem) {
       auto const lasts = not_heard(problem, began, answers);
       if (lasts >= store_wait_) throw engine_error(concat({"elastic: ", why_given_up()}));
-      // The other members see that the lease ends.
+      // The member can leave without etcd, because the other members see that its lease expires.
       if (leaving_ != 0 && lasts >= store_silence::said_after)
         return {.what = membership::act::leave};
       std::this_thread::sleep_for(std::chrono::milliseconds{100});
@@ -104,7 +104,8 @@ PLAIT_DECL membership::action elastic_member::next(join_entry mine) {
 PLAIT_DECL std::string elastic_member::why_lost() {
   if (is_lost_) return "etcd has lost the data of the job";
   if (has_waited_) return why_given_up();
-  // Members begin to count at different moments: the first whose time is over ends the job.
+  // Members begin to measure the silence at different moments. The first whose time is over ends
+  // the job for all.
   std::scoped_lock const lock{mutex_};
   if (silence_.is_away())
     return concat({silence_.text(), ", and another process of the job waits for it no longer"});
@@ -120,7 +121,7 @@ PLAIT_DECL void elastic_member::require_lease(bool parts) {
   while (boot_time() >= valid_until_.load(std::memory_order_relaxed) && !is_lost()) {
     if (is_over_ || lease_ == 0)
       throw engine_error(
-          "elastic: this process was too long without etcd, and its lease has ended");
+          "elastic: this process had no answer from etcd for too long, and its lease has expired");
     if (parts || caught_signal::number() != 0) return;
     std::this_thread::sleep_for(std::chrono::milliseconds{5});
   }
@@ -134,7 +135,7 @@ PLAIT_DECL void elastic_member::report_failure(std::string const& named) {
     etcd_.change(
         {{keys_.generation(), etcd_condition::of::modified, view.now_modified}},
         {{.key = keys_.failed(number_) + protocol_.uid(), .value = named, .lease = lease_}});
-  } catch (etcd_error const&) {  // other members see that the lease ends
+  } catch (etcd_error const&) {  // the other members see that this member's lease expires
   }
 }
 
@@ -172,7 +173,7 @@ PLAIT_DECL void elastic_member::finish(std::string const& why, generation_record
         std::this_thread::sleep_for(std::chrono::milliseconds{100});
         continue;
       }
-      std::fprintf(stderr, "plait: elastic: the end of the job was not written down: %s\n",
+      std::fprintf(stderr, "plait: elastic: the end of the job could not be recorded in etcd: %s\n",
                    problem.what());
       return;
     }
@@ -325,13 +326,14 @@ PLAIT_DECL void elastic_member::enter(membership_view const& view) {
   using of = etcd_condition::of;
   if (view.job.empty()) {
     auto mine = terms_;
-    std::uint64_t number = 0;  // members' uids may repeat when a job is started again
+    // Makes the id unique, since the members' uids may be the same when a job is started again.
+    std::uint64_t number = 0;
     if (::getentropy(&number, sizeof number) != 0)
       throw engine_error("elastic: the system gives no random numbers");
     mine.id = concat({protocol_.uid(), "-", number});
     etcd_.change({{keys_.job(), of::created, 0}, {keys_.done(), of::created, 0}},
                  {{.key = keys_.job(), .value = job_keys::text(mine)}});
-    return;  // another process may have been first: the caller reads the job again
+    return;  // the caller reads the job's key, which another process may have written first
   }
   auto const sent = boot_time();
   auto const lease = etcd_.grant(time_to_live);
@@ -340,7 +342,7 @@ PLAIT_DECL void elastic_member::enter(membership_view const& view) {
     etcd_.revoke(lease);
     throw input_error({"elastic: job ", in_quotes(job_), " has a member ",
                        in_quotes(protocol_.uid()),
-                       " already; PLAIT_MEMBER is another one in each process"});
+                       " already; PLAIT_MEMBER must differ between processes"});
   }
   lease_ = lease;
   valid_until_ = sent + in_nanoseconds(time_to_live - margin);
@@ -387,7 +389,7 @@ PLAIT_DECL void elastic_member::renew(etcd& with) {
     valid_until_ = sent + in_nanoseconds(time_to_live - margin);
     return;
   }
-  look(with);  // finds out if only the lease is gone, or all data of etcd
+  look(with);  // finds out if only the lease has expired, or if etcd has lost all data
   auto expected = lease;
   if (lease_.compare_exchange_strong(expected, 0)) valid_until_ = 0;
 }
@@ -419,7 +421,7 @@ PLAIT_DECL void elastic_member::look(etcd& with) {
   heard(false);
   auto const state = keys_.read(all);
   std::scoped_lock const lock{mutex_};
-  if (running() != number) return;  // `state` is older than the generation
+  if (running() != number) return;  // a generation has begun or ended since `state` was read
   using verdict = membership::verdict;
   switch (protocol_.look(state.view, terms_.id, silence_.without(now()))) {
     case verdict::go_on: break;

@@ -10,40 +10,46 @@
 
 namespace plait {
 
-/// Trains on processes that join and leave while the job runs: `launch<job>(elastic{.engine =
-/// plait::gloo(), .at = "etcd://a:2379,b:2379", .job = "name", .min = 2, .max = 8}, program)`. The
-/// job's policy is reproducible<Slices> with a data axis whose size is left to the launch. The
-/// weights are therefore, bit for bit, the weights of an undisturbed run.
+/// The backend that trains on processes which can join and leave while the job runs:
+/// `launch<job>(elastic{.engine = plait::gloo(), .at = "etcd://a:2379,b:2379", .job = "name", .min
+/// = 2, .max = 8}, program)`. The job's policy must be reproducible<Slices> with a data axis whose
+/// size is chosen at the launch. The weights are therefore bit-identical to the weights of an
+/// undisturbed run.
 ///
 /// The program is called once for each generation, a time in which the set of ranks does not
 /// change. If one of 8 ranks dies in step 120, generation 1 ends; generation 2 begins with 7 ranks
-/// at the same step. The trained state of a surviving process outlives generations:
-/// `checkpoints::resume` and `import_parameters` do nothing if there is such a state, and the loop
-/// continues at `trainer.step_number()`.
+/// at the same step. A surviving process keeps its trained state in memory from one generation to
+/// the next: `checkpoints::resume` and `import_parameters` then do nothing, and the loop continues
+/// at `trainer.step_number()`.
 ///
-/// Cost:   no call of etcd within a step. A rank that fails costs the step in which it failed.
+/// Cost:   no call of etcd within a step. If a rank fails, only the step in which it failed is
+///         lost.
 /// Errors: an exception of the program ends its process, and the job if the same step fails twice.
-/// Safety: as for gloo(); a program that may write to etcd can end the job, see `security`.
+/// Safety: as for gloo(); a program with write access to etcd can end the job, see `security`.
 struct elastic {
-  /// The carrier of the bytes: plait::gloo(...).
+  /// The engine that transfers data between the processes: plait::gloo(...).
   std::shared_ptr<ext::process_engine> engine{};
-  /// The servers of etcd, "etcds://..." for TLS; if empty, PLAIT_ELASTIC_AT.
+  /// The addresses of etcd's servers, "etcds://..." with TLS; if empty, the value of
+  /// PLAIT_ELASTIC_AT.
   std::string at{};
-  /// The job's name in etcd, of letters, digits, '-', '_' and '.'; if empty, PLAIT_JOB.
+  /// The job's name in etcd, of letters, digits, '-', '_' and '.'; if empty, the value of
+  /// PLAIT_JOB.
   std::string job{};
-  /// Least and greatest number of replicas, which is the size of the data axis; 0: the values of
-  /// PLAIT_ELASTIC, such as "2:8". Further processes wait until they are needed.
+  /// The least and the greatest number of replicas, which is the size of the data axis; if 0, the
+  /// values of PLAIT_ELASTIC, such as "2:8". Further processes are spares, which wait until they
+  /// are needed.
   int min = 0, max = 0;
-  /// The time that the first generation waits for more than `min` replicas.
+  /// The time for which the first generation waits for more than `min` replicas.
   std::chrono::milliseconds gather{5'000};
-  /// The longest wait for another rank.
+  /// The longest wait for another rank of the running generation.
   std::chrono::milliseconds timeout{60'000};
-  /// The time that a job with fewer than `min` replicas waits for processes.
+  /// The time for which a job with fewer than `min` replicas waits for processes.
   std::chrono::milliseconds wait_for_members{300'000};
-  /// The time that a job waits for a process with the trained state if none is left, before it
-  /// continues from a checkpoint. These four times do not run while etcd does not answer.
+  /// If no process with the trained state is left, the time for which a job waits for such a
+  /// process before it continues from a checkpoint. This time and the three times above do not
+  /// advance while etcd does not answer.
   std::chrono::milliseconds wait_for_state{30'000};
-  /// The time that a job waits for etcd before it ends.
+  /// The time for which a job waits for an answer of etcd before the job ends.
   std::chrono::milliseconds store_wait{600'000};
   /// \see processes for these options
   process_reduction reduction = process_reduction::ranked;
@@ -51,7 +57,7 @@ struct elastic {
   bool compare_calls = true;
   std::string token{};
   ext::axis_set require_local{};
-  /// \see processes::flight_record; no records if empty
+  /// \see processes::flight_record; if empty, no records are written
   std::string flight_record{};
   /// Certificates, user and password for etcd.
   etcd_security security{};

@@ -23,18 +23,18 @@
 
 namespace plait::detail {
 
-/// The facts about a job that the launch knows.
+/// The properties of a job that launch() knows from its plan.
 struct elastic_job {
   std::string plan{};  ///< the fingerprint of the plan
-  int replica = 1;     ///< number of ranks of a replica
+  int replica = 1;     ///< the number of ranks of a replica
   int slices = 0;
   std::function<mesh_groups(int data_ranks)> groups{};
 };
 
-/// A generation, as the trainer of this process uses it.
+/// The running generation, as the trainer of this process sees it.
 class running_generation final : public generation {
  public:
-  /// Rank r of the plan is the member `member_of[r]` of the generation.
+  /// Rank r of the plan is member number `member_of[r]` of the generation.
   running_generation(elastic_member& member, generation_record of, carried_state& carried, int rank,
                      std::vector<int> member_of, int block);
 
@@ -60,12 +60,13 @@ class running_generation final : public generation {
   int block_;
 };
 
-/// Maps members of a generation to ranks of a plan. Member i has block i % B of replica i / B,
-/// where B is the number of ranks of a replica; the plan may number its ranks in another order.
+/// Maps members of a generation to ranks of a plan. Member i has block i % B (a part of the model)
+/// of replica i / B, where B is the number of ranks of a replica. The plan may number its ranks in
+/// another order.
 class replica_ranks {
  public:
   explicit replica_ranks(mesh const& grid);
-  /// The rank of a member, and the block of a rank.
+  /// Return the rank of a member, and the block of a rank.
   [[nodiscard]] int rank_of(int member) const {
     return static_cast<int>(std::ranges::find(member_of_, member) - member_of_.begin());
   }
@@ -77,7 +78,7 @@ class replica_ranks {
   std::vector<int> member_of_;
 };
 
-/// Runs this process in an elastic job, one generation after the other.
+/// Runs the program in this process for an elastic job, one generation after the other.
 class elastic_run {
  public:
   elastic_run(elastic const& options, elastic_job const& terms);
@@ -85,33 +86,36 @@ class elastic_run {
   void run(function_reference<void(elastic::rank_type&)> program);
 
  private:
-  /// Runs one generation; returns false if another one follows.
+  /// Runs the program in one generation; returns false if another generation follows.
   bool run_generation(membership::action const& now,
                       function_reference<void(elastic::rank_type&)> program);
-  /// Counts an exception against the job, except if this process has joined lately and its state
-  /// was never accepted: a newcomer must not end a job that others train.
+  /// Counts an exception against the job, unless this process has joined lately and its state was
+  /// never accepted. A new process must not end a job that others train.
   [[gnu::cold]] void note_failed_program(generation_record const& in,
                                          std::exception const& problem);
-  /// Reports a failed call: this process has noticed that a member is gone (`has_noticed`), or was
-  /// told that the generation is over.
+  /// Reports a failed call. It blames rank `named`, unless that is -1. `has_noticed`: this process
+  /// itself has found that a rank is gone; otherwise it was informed that the generation is over.
   [[gnu::cold]] void fail(std::exception const& problem, std::vector<std::string> const& members,
                           replica_ranks const& ranks, int named, bool has_noticed);
 
-  /// Tells the user who starts a finished job again that nothing is trained.
+  /// Writes to stderr that nothing is trained, if the user has started a job that had already
+  /// ended.
   [[gnu::cold]] void say_if_late() const;
   [[nodiscard]] std::string how_to_begin_anew() const;
 
-  // Settings of the user, from the options or the environment
+  // Settings of the user, read from the options or the environment
 
   static std::string variable(char const* name);
   [[nodiscard]] std::string at() const;
-  /// Signs in to etcd, since a process that etcd refuses would wait in vain.
+  /// Signs in to etcd before the job is joined, since a process that etcd refuses would wait in
+  /// vain.
   ///
-  /// Errors: input_error if etcd refuses; none if etcd does not answer, since it may answer later.
+  /// Errors: input_error if etcd refuses this process. No error if etcd does not answer, since it
+  ///         may answer later.
   [[nodiscard]] std::shared_ptr<etcd_access> access() const;
   [[nodiscard]] std::string job() const;
   static std::string uid();
-  /// The least and the greatest number of replicas.
+  /// Returns the least and the greatest number of replicas.
   [[nodiscard]] std::pair<int, int> bounds() const;
   [[nodiscard]] membership_terms times() const;
   [[nodiscard]] job_keys::terms job_terms_now() const;

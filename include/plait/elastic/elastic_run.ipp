@@ -148,7 +148,8 @@ PLAIT_DECL bool elastic_run::run_generation(membership::action const& now,
   } catch (wait_stopped_by_signal const& problem) {
     fail(problem, members, ranks, -1, true);
   } catch (collective_mismatch const& problem) {
-    // The programs differ. Only members that have trained the job before show which one is right.
+    // The ranks' programs differ. The program of members that have trained the job before is taken
+    // as the right one, if there are such members.
     bool const are_some = std::ranges::find(accepted, true) != accepted.end();
     bool const are_all = std::ranges::find(accepted, false) == accepted.end();
     if (!are_some || are_all || kept_.step > now.next.step) {
@@ -156,7 +157,7 @@ PLAIT_DECL bool elastic_run::run_generation(membership::action const& now,
       throw;
     }
     options_.engine->abandon();
-    std::string const why = std::string("its program calls other things: ") + problem.what();
+    std::string const why = std::string("its program calls other collectives: ") + problem.what();
     std::vector<std::pair<std::string, std::string>> newcomers;
     for (std::size_t one = 0; one < accepted.size(); ++one)
       if (!accepted[one])
@@ -231,15 +232,16 @@ PLAIT_DECL std::string elastic_run::job() const {
                                            "ABCDEFGHIJKLMNOPQRSTUVWXYZ-_.") == std::string::npos;
   if (!is_word)
     throw input_error({"elastic: the job's name is ", in_quotes(out),
-                       "; .job, or PLAIT_JOB, is of letters, digits, '-', '_' and '.'"});
+                       "; .job, or PLAIT_JOB, must have only letters, digits, '-', '_' and '.'"});
   return out;
 }
 
 PLAIT_DECL std::string elastic_run::uid() {
   if (auto out = variable("PLAIT_MEMBER"); !out.empty()) {
     if (out.size() > 64 || out.find_first_not_of("0123456789abcdef") != std::string::npos)
-      throw input_error({"elastic: PLAIT_MEMBER is ", in_quotes(out),
-                         "; it is up to 64 hexadecimal digits, other ones in each process"});
+      throw input_error(
+          {"elastic: PLAIT_MEMBER is ", in_quotes(out),
+           "; it must be up to 64 hexadecimal digits, which differ between processes"});
     return out;
   }
   std::uint64_t number = 0;
@@ -256,8 +258,9 @@ PLAIT_DECL std::pair<int, int> elastic_run::bounds() const {
   if (out.first == 0 && out.second == 0 && !said.empty()) {
     char rest = 0;
     if (std::sscanf(said.c_str(), "%d:%d%c", &out.first, &out.second, &rest) != 2)
-      throw input_error({"elastic: PLAIT_ELASTIC is ", in_quotes(said),
-                         "; it is the least and the greatest number of replicas, as 2:8"});
+      throw input_error(
+          {"elastic: PLAIT_ELASTIC is ", in_quotes(said),
+           "; it must be the least and the greatest number of replicas, such as 2:8"});
   }
   auto const [min, max] = out;
   if (min < 1 || max < min || max > terms_.slices)

@@ -26,15 +26,17 @@ namespace plait::detail {
 
 struct etcd_entry {
   std::string key{}, value{};
-  std::int64_t created = 0, modified = 0;  ///< revisions
-  std::int64_t lease = 0;                  ///< 0 without a lease
+  /// The revisions at which the key was created and last modified.
+  std::int64_t created = 0, modified = 0;
+  std::int64_t lease = 0;  ///< the lease to which the key is attached; 0 if none
 };
 struct etcd_view {
   std::int64_t revision = 0;
   std::uint64_t cluster = 0;
   std::vector<etcd_entry> entries{};
 };
-/// The condition that a number of a key is `value`; created == 0: the key does not exist.
+/// A condition on a key: its number `what` equals `value`. The condition created == 0 means that
+/// the key does not exist.
 struct etcd_condition {
   std::string key;
   enum class of { created, modified, lease } what;
@@ -42,15 +44,15 @@ struct etcd_condition {
 };
 struct etcd_change {
   std::string key;
-  std::optional<std::string> value{};  ///< nullopt: the key is deleted
+  std::optional<std::string> value{};  ///< nullopt deletes the key
   std::int64_t lease = 0;
-  bool is_prefix = false;  ///< deletes all keys that begin with `key`
+  bool is_prefix = false;  ///< true deletes all keys that begin with `key`
 };
 
-/// Calls an etcd through its JSON gateway. A call goes to the server that answered last, then to
-/// the others in turn.
+/// A client of etcd, which calls etcd's JSON gateway. A call is sent to the server that answered
+/// last and, if that server fails, to the other servers in turn.
 ///
-/// Cost:    one request on a connection that is kept.
+/// Cost:    one HTTP request on a persistent connection.
 /// Errors:  input_error for invalid addresses; etcd_error; etcd_refusal if etcd refuses this
 ///          process, or this process does not trust the server.
 /// Threads: used by one thread.
@@ -59,54 +61,58 @@ class etcd {
   using json = nlohmann::json;
   using clock = std::chrono::steady_clock;
 
-  /// `timeout` is the longest time of a call, over all servers.
+  /// Makes a client; `timeout` is the longest time of a call, including attempts at all servers.
   etcd(std::shared_ptr<etcd_access> access, std::chrono::milliseconds timeout)
       : access_(std::move(access)),
         timeout_(std::clamp<std::chrono::milliseconds>(timeout, std::chrono::milliseconds(1),
                                                        std::chrono::hours(24))) {}
-  /// `at`: "etcd://host:port,host:port".
+  /// Makes a client of the servers in `at`, such as "etcd://host:port,host:port".
   etcd(std::string_view at, std::chrono::milliseconds timeout)
       : etcd(std::make_shared<etcd_access>(at), timeout) {}
 
-  /// Returns all keys that begin with `prefix`, sorted, after every earlier change.
+  /// Returns all keys that begin with `prefix`, sorted. The result includes every change that was
+  /// made before the call.
   etcd_view read(std::string const& prefix);
-  /// Makes a lease, which ends `ttl` after it was last kept alive; etcd lengthens short ones.
+  /// Makes a lease and returns its number. The lease expires `ttl` after it was last renewed; etcd
+  /// lengthens a `ttl` that is too short.
   std::int64_t grant(std::chrono::seconds ttl);
-  /// Returns the remaining time of a lease; 0 if it no longer exists.
+  /// Renews a lease and returns its remaining time; 0 if it no longer exists.
   std::chrono::seconds keep_alive(std::int64_t lease);
-  /// Ends a lease and deletes its keys; a lease that no longer exists is not an error.
+  /// Ends a lease and deletes its keys. A lease that no longer exists is not an error.
   void revoke(std::int64_t lease);
 
   struct outcome {
     bool done;
     std::int64_t revision;
   };
-  /// Makes all changes at once if all conditions hold, else none. If the answer is lost, the change
-  /// may have been made: it is not sent again, and the error says so.
+  /// Makes all changes in one transaction if all conditions hold, else none. If the answer is lost,
+  /// the changes may have been made; the request is therefore not repeated, and the error says so.
   outcome change(std::vector<etcd_condition> const& if_all, std::vector<etcd_change> const& then);
 
  private:
   /// The result of a request.
   struct reply {
-    int status = 0;           ///< HTTP status; 0: no answer
-    std::string problem{};    ///< the reason if it failed
+    int status = 0;           ///< the HTTP status; 0 if there was no answer
+    std::string problem{};    ///< the reason, if the request failed
     bool is_refusal = false;  ///< etcd refused this process, or this process refused etcd
-    bool was_sent = false;    ///< the request was sent, not only the request for a token
+    bool was_sent = false;    ///< the request itself was sent, not only the request for a token
   };
 
-  /// Returns the answer, an object; an empty one if its status is `no_error`.
+  /// Calls etcd and returns the answer, a JSON object. If the HTTP status of the answer is
+  /// `no_error`, returns an empty object.
   json ask(std::string const& call, json const& body, bool again, int no_error = 0);
-  /// Sends a request, with a token if there is a user. If etcd refuses an old token, sends it once
-  /// more with a new one.
+  /// Sends a request to a server, with a token if there is a user. If etcd refuses an expired
+  /// token, the request is sent a second time with a new token.
   reply send(etcd_server const& server, std::string const& call, std::string const& request,
              bool again, clock::time_point end);
-  /// Gets a token; the status is 200 if there is one now.
+  /// Gets a token from a server; the status is 200 if this process has a token then.
   reply sign_in(etcd_server const& server, etcd_http::terms const& with);
   [[nodiscard]] std::string why_refused(std::string_view said) const;
   [[nodiscard]] json parsed(std::string const& text) const;
   [[noreturn]] void refuse(std::string const& what, bool is_refusal = false,
                            std::string const& words = {}) const;
-  // etcd leaves out values that are 0 or empty.
+  // These functions read members of an answer. A missing member is 0 or empty, because etcd leaves
+  // out such values.
   [[nodiscard]] json const& object(json const& in, char const* name) const;
   [[nodiscard]] std::string_view text(json const& in, char const* name,
                                       std::string_view none) const;

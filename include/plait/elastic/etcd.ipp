@@ -142,7 +142,8 @@ PLAIT_DECL etcd::reply etcd::sign_in(etcd_server const& server, etcd_http::terms
   if (out.status == 200 && access_->take_token(http_.text())) return {};
   out.is_refusal = out.status < 500;
   out.problem = access_->why_no_token(out.status, http_.text());
-  if (out.status == 200) out.status = 400;  // the answer has no token
+  // The answer has no token, so the status 200 is not a success.
+  if (out.status == 200) out.status = 400;
   return out;
 }
 

@@ -13,13 +13,13 @@
 
 namespace plait::detail {
 
-/// Fills empty members of `said` from the environment.
+/// Returns `said` with the environment's values in the place of empty members.
 [[nodiscard]] etcd_security with_environment(etcd_security said);
 
-/// The servers of an address, the credentials for them, and the token that they have given this
+/// The servers of an address, the credentials for them, and the token that they have issued to this
 /// process.
 ///
-/// Errors:  input_error as in etcd_security, and for invalid addresses.
+/// Errors:  the errors of etcd_security; input_error for invalid addresses.
 /// Threads: any; all connections of a process share the token.
 class etcd_access {
  public:
@@ -30,26 +30,26 @@ class etcd_access {
   [[nodiscard]] etcd_security const& files() const { return said_; }
   [[nodiscard]] bool has_user() const { return !said_.user.empty(); }
 
-  /// The last token of etcd, or "".
+  /// The last token that etcd has issued, or "".
   [[nodiscard]] std::string token() const;
-  /// Takes etcd's answer to a call with `question()`; returns true if it has a token that can be
-  /// sent.
+  /// Reads etcd's answer to a call with the body `question()`. Returns true if the answer has a
+  /// token that can be sent, which is then stored.
   bool take_token(std::string const& answer);
-  /// Forgets a token that etcd refuses.
+  /// Removes a token that etcd has refused.
   void forget(std::string const& token);
-  /// Returns true if an answer says that the token is old: it has expired, etcd was started again,
-  /// or its users have changed. etcd has then not carried out the call.
+  /// Returns true if an answer says that the token is no longer valid: it has expired, etcd was
+  /// started again, or its users have changed. etcd has then not carried out the call.
   [[nodiscard]] static bool is_of_old_token(std::string_view answer);
-  /// Returns the body of auth/authenticate.
+  /// Returns the body of the call auth/authenticate, with user and password.
   ///
   /// Errors: input_error if the password cannot be read.
   [[nodiscard]] std::string question() const;
-  /// Returns the reason if etcd refuses a certificate with a common name, else "". If etcd has
-  /// users, its JSON gateway refuses such a certificate, since it cannot take a user's name out of
-  /// it.
+  /// Returns a reason if etcd refuses this process because its certificate has a common name, else
+  /// "". An etcd with users refuses such a certificate at its JSON gateway, which cannot take a
+  /// user's name from it.
   [[nodiscard]] std::string why_no_certificate(std::string_view answer) const;
-  /// Returns the reason why etcd has given no token, in plait's words: etcd's could contain the
-  /// password.
+  /// Returns the reason why etcd has issued no token. It does not quote etcd's text, which could
+  /// contain the password.
   [[nodiscard]] std::string why_no_token(int status, std::string_view answer) const;
 
  private:

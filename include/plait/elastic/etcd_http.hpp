@@ -24,75 +24,79 @@ static_assert(LIBCURL_VERSION_NUM >= 0x075800,
 
 namespace plait::detail {
 
-/// etcd cannot be reached, or its answer is an error or is not from an etcd.
+/// Thrown if etcd cannot be reached, if its answer is an error, or if the answer does not come from
+/// an etcd.
 struct etcd_error : engine_error {
   explicit etcd_error(std::string const& text, std::string said = {})
       : engine_error(text), words(std::move(said)) {}
 
-  std::string words;  ///< etcd's own words, or ""
+  std::string words;  ///< the error text in etcd's answer, or ""
 };
-/// etcd refuses this process's identity, or this process refuses the server's.
+/// Thrown if etcd refuses this process's identity, or this process refuses the server's.
 struct etcd_refusal : etcd_error {
   using etcd_error::etcd_error;
 };
 
-/// Sends requests to servers of etcd, one after the other. Each is a POST with an answer of at most
-/// 64 MiB. If the connection is encrypted, by TLS 1.2 or later, the server's certificate and its
-/// name are verified before anything is sent. Proxies and redirections are not followed. No signals
-/// are raised: libcurl sends with MSG_NOSIGNAL.
+/// Sends HTTP requests to servers of etcd, one after the other. Each request is a POST, whose
+/// answer has at most 64 MiB. If the connection is encrypted, by TLS 1.2 or later, the server's
+/// certificate and its name are verified before anything is sent. Proxies and redirections are not
+/// followed. No signals are raised: libcurl sends with MSG_NOSIGNAL.
 ///
-/// Cost:    connections are kept; a request on a kept connection is one packet.
-/// Errors:  etcd_error if libcurl refuses an option; end() returns the errors of a request.
+/// Cost:    connections are kept open; a request on an open connection is one packet.
+/// Errors:  etcd_error if libcurl refuses an option; end() returns the error of a request.
 /// Threads: used by one thread.
 class etcd_http {
  public:
   using milliseconds = std::chrono::milliseconds;
 
   struct terms {
-    milliseconds connect;   ///< time to look up the name and connect
-    milliseconds total{0};  ///< time from begin to end; 0: no limit
-    bool again = true;      ///< may be sent again if the connection breaks
-    bool keeps = true;      ///< keeps the connection for the next request
+    milliseconds connect;   ///< longest time to look up the name and to connect
+    milliseconds total{0};  ///< longest time of the whole request; 0: no limit
+    /// True if the request may be sent a second time when the connection breaks.
+    bool again = true;
+    bool keeps = true;  ///< true if the connection is kept open for the next request
   };
 
   explicit etcd_http(std::shared_ptr<etcd_access const> access);
 
-  /// Prepares the next request; `body` has to live until it has ended. `token`: etcd's token for
-  /// this process, or "".
+  /// Prepares the next request. `body` must exist until the request has ended. `token`: the token
+  /// that etcd has issued to this process, or "".
   void begin(etcd_server const& server, std::string const& call, std::string const& body,
              terms const& with, std::string const& token = "");
   /// Sends the request and waits for its end; returns the error, or "".
   std::string end();
-  /// True if end() has failed because one side refuses the other's certificate.
+  /// True if end() has failed because client or server has refused the other's certificate.
   [[nodiscard]] bool refused() const { return refused_; }
-  /// The handle for a multi handle, which sends the request instead of end().
+  /// The libcurl handle of the request. A caller that adds it to a multi handle does not call
+  /// end().
   [[nodiscard]] CURL* handle() const { return easy_.get(); }
 
   /// True if the server may have received the request.
   [[nodiscard]] bool sent() const { return times_sent_ > 0; }
-  /// The HTTP status, 0 until it is known.
+  /// The HTTP status; 0 until the answer has begun.
   [[nodiscard]] int status() const;
-  /// The answer so far. The caller may remove read parts, which no longer count towards the limit.
+  /// The answer that has been received so far. The caller may remove text that it has read, which
+  /// then no longer counts towards the limit.
   [[nodiscard]] std::string& text() { return text_; }
 
  private:
   static std::size_t receive(char* data, std::size_t, std::size_t size, void* to) noexcept;
-  // Counts the times the request was sent: libcurl sends it again if a kept connection breaks
-  // before an answer.
+  // Called by libcurl for each connection: counts how often the request was sent, since libcurl
+  // sends it a second time if an open connection breaks before an answer.
   static int connected(void* to, char*, char*, int, int) noexcept;
   static curl_socket_t open(void*, curlsocktype, curl_sockaddr* at) noexcept {
     return ::socket(at->family, at->socktype | SOCK_CLOEXEC, at->protocol);
   }
   [[nodiscard]] bool is_refusal(CURLcode problem) const;
-  /// True if the connection broke right after the handshake. With TLS 1.3 a server refuses a
-  /// certificate, or a missing one, only when the connection exists, and its alert is lost if it
-  /// closes while the request is sent.
+  /// True if the connection broke right after the handshake. With TLS 1.3 a server can refuse a
+  /// client's certificate, or its absence, only after the handshake, and its alert is lost if it
+  /// closes the connection while the request is being sent.
   [[nodiscard]] bool broke_at_once() const;
   [[nodiscard]] std::string words_of_refusal(CURLcode problem) const;
   void set_headers(std::string const& token);
   void set_security();
-  // libcurl reads the value as the type that it expects, so only the two types of its options
-  // compile.
+  // Sets an option of libcurl. libcurl reads the value as the type that the option expects, so only
+  // the two types of the options used here compile.
   template <class Value>
     requires std::same_as<Value, long> || std::is_pointer_v<Value>
   void set(CURLoption option, Value value) {

@@ -10,19 +10,21 @@
 
 namespace plait::detail {
 
-// Initialises libcurl, once for the process.
+// Initialises libcurl, once in each process.
 //
-// Errors:  etcd_error if the libcurl that was found lacks a needed feature.
+// Errors:  etcd_error if the installed libcurl lacks a needed feature.
 // Threads: any.
 PLAIT_DECL void begin_libcurl() {
   static std::string const problem = []() -> std::string {
-    if (curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK) return "etcd: libcurl does not start";
+    if (curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK)
+      return "etcd: libcurl cannot be initialised";
     auto const& found = *curl_version_info(CURLVERSION_NOW);
-    // Without ASYNCHDNS, the look-up of a name ignores the time-out.
+    // Without ASYNCHDNS, libcurl's time-out does not limit the look-up of a name.
     constexpr int needed = CURL_VERSION_ASYNCHDNS | CURL_VERSION_THREADSAFE;
     if (found.version_num >= 0x075800 && (found.features & needed) == needed) return "";
-    return concat({"etcd: libcurl ", found.version,
-                   " was found; 7.88 or a later one is needed, with AsynchDNS and threadsafe"});
+    return concat(
+        {"etcd: libcurl ", found.version,
+         " is installed; 7.88 or a later version is needed, with AsynchDNS and threadsafe"});
   }();
   if (!problem.empty()) throw etcd_error(problem);
 }
@@ -35,7 +37,7 @@ PLAIT_DECL etcd_http::etcd_http(std::shared_ptr<etcd_access const> access)
   set(CURLOPT_HTTP_VERSION, long{CURL_HTTP_VERSION_1_1});
   set(CURLOPT_NOPROXY, "*");
   set(CURLOPT_NOSIGNAL, 1L);
-  set(CURLOPT_QUICK_EXIT, 1L);  // does not wait for a look-up of a name when the time is over
+  set(CURLOPT_QUICK_EXIT, 1L);  // at the time-out, libcurl does not wait for the look-up of a name
   set(CURLOPT_TCP_NODELAY, 1L);
   set(CURLOPT_POST, 1L);
   set(CURLOPT_WRITEFUNCTION, &receive);
@@ -69,7 +71,8 @@ PLAIT_DECL void etcd_http::begin(etcd_server const& server, std::string const& c
 PLAIT_DECL std::string etcd_http::end() {
   auto const problem = curl_easy_perform(easy_.get());
   refused_ = is_refusal(problem);
-  set<char*>(CURLOPT_ERRORBUFFER, nullptr);  // the buffer moves with this object
+  // The buffer moves with this object, so libcurl must not write to it after the call.
+  set<char*>(CURLOPT_ERRORBUFFER, nullptr);
   if (problem == CURLE_OK) return "";
   if (too_long_) return "its answer is too long";
   if (problem == CURLE_OPERATION_TIMEDOUT) return "no answer in time";
@@ -109,7 +112,8 @@ PLAIT_DECL bool etcd_http::is_refusal(CURLcode problem) const {
     case CURLE_SSL_CERTPROBLEM:
     case CURLE_SSL_CACERT_BADFILE:
     case CURLE_SSL_ISSUER_ERROR: return true;
-    case CURLE_SSL_CONNECT_ERROR:  // also if the connection broke; then the text is another
+    // The connection may also have broken; libcurl then gives another text.
+    case CURLE_SSL_CONNECT_ERROR:
       return std::string_view(why_.data()).find("error:") != std::string_view::npos;
     case CURLE_SEND_ERROR:
     case CURLE_RECV_ERROR:
@@ -141,12 +145,12 @@ PLAIT_DECL void etcd_http::set_headers(std::string const& token) {
   auto const add = [&](char const* line) {
     auto* const longer = curl_slist_append(lines.get(), line);
     if (longer == nullptr) throw std::bad_alloc();
-    static_cast<void>(lines.release());  // now the beginning of the longer list
+    static_cast<void>(lines.release());  // the longer list owns these lines now
     lines.reset(longer);
   };
-  // An empty "Expect:" replaces libcurl's own, which would wait for an answer. libcurl's "Accept"
-  // is sent: without it, etcd 3.4 takes a process with a certificate for the user that its own
-  // certificate names.
+  // An empty "Expect:" removes the header that libcurl would add, after which it would wait for an
+  // answer. libcurl's own "Accept" is sent: without it, etcd 3.4 takes the user of a process with a
+  // certificate from the certificate of etcd itself.
   for (auto const* const line : {"Content-Type: application/json", "Expect:"}) add(line);
   if (!token.empty()) add(concat({"Authorization: ", token}).c_str());
   set(CURLOPT_HTTPHEADER, lines.get());
@@ -158,14 +162,15 @@ PLAIT_DECL void etcd_http::set_security() {
   set(CURLOPT_PROTOCOLS_STR, access_->is_encrypted() ? "https" : "http");
   if (!access_->is_encrypted()) return;
   if ((curl_version_info(CURLVERSION_NOW)->features & CURL_VERSION_SSL) == 0)
-    throw etcd_error("etcd: the libcurl that was found has no TLS, which etcds:// needs");
+    throw etcd_error("etcd: the installed libcurl has no TLS, which etcds:// needs");
   set(CURLOPT_SSL_VERIFYPEER, 1L);
   set(CURLOPT_SSL_VERIFYHOST, 2L);
   set(CURLOPT_SSLVERSION, long{CURL_SSLVERSION_TLSv1_2});
   auto const& files = access_->files();
   if (!files.ca.empty()) {
     set(CURLOPT_CAINFO, files.ca.c_str());
-    set<char const*>(CURLOPT_CAPATH, nullptr);  // else the system's are trusted, too
+    // Otherwise libcurl would also trust the system's authorities.
+    set<char const*>(CURLOPT_CAPATH, nullptr);
   }
   if (files.certificate.empty()) return;
   set(CURLOPT_SSLCERT, files.certificate.c_str());

@@ -16,7 +16,8 @@
 
 namespace plait::detail {
 
-/// The rendezvous of one generation's processes in etcd; each note is on the lease of its writer.
+/// The store by which the processes of one generation exchange addresses: keys in etcd, each
+/// attached to the lease of the process that wrote it.
 class etcd_rendezvous_store final : public rendezvous_store {
  public:
   etcd_rendezvous_store(std::shared_ptr<etcd_access> access, std::chrono::milliseconds timeout,

@@ -28,7 +28,7 @@ PLAIT_DECL std::optional<std::string> etcd_rendezvous_store::get(std::string con
 PLAIT_DECL void etcd_rendezvous_store::erase(std::string const& key, bool is_prefix) noexcept {
   try {
     etcd_.change({}, {{.key = key, .is_prefix = is_prefix}});
-  } catch (etcd_error const&) {  // the next generation removes the keys that are left
+  } catch (etcd_error const&) {  // keys that remain are removed by the next generation
   }
 }
 

@@ -14,19 +14,20 @@ namespace plait::detail {
 struct etcd_server {
   std::string host;
   int port;
-  std::string name;      ///< the address as it was given; host and port in the form of a URL
-  std::string socket{};  ///< the path of a socket on this machine; then `host` is empty
+  std::string name;      ///< the address as the user wrote it; host and port as in a URL
+  std::string socket{};  ///< the path of a Unix socket; `host` is then empty
 
-  /// True if data that is sent to it does not leave this machine.
+  /// True if data that is sent to this server does not leave this machine.
   [[nodiscard]] bool is_here() const;
 };
 constexpr std::string_view etcd_scheme = "etcd://", etcds_scheme = "etcds://",
                            etcd_unix_scheme = "etcd+unix://";
 
-/// Returns the server of "etcd+unix:///path", a socket on this machine; empty for other addresses.
+/// Returns the server of "etcd+unix:///path", a Unix socket on this machine; an empty list for
+/// other addresses.
 std::vector<etcd_server> etcd_socket(std::string_view at);
 
-/// Returns the servers of "etcd://host:port,[v6]:port", of "etcds://..." for TLS, or the server of
+/// Returns the servers of "etcd://host:port,[v6]:port", of "etcds://..." with TLS, or of
 /// "etcd+unix:///path".
 std::vector<etcd_server> etcd_servers(std::string_view at);
 
@@ -34,10 +35,10 @@ constexpr std::string_view base64_digits =
     "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
 std::string to_base64(std::string_view bytes);
-/// nullopt if the text is not base64
+/// Decodes base64; returns nullopt for other texts.
 std::optional<std::string> from_base64(std::string_view text);
 
-/// Returns etcd's words in the answer to a refused call, or "".
+/// Returns the error text in etcd's answer to a call that it refused, or "".
 std::string etcd_words(std::string const& answer);
 
 /// Returns the range of keys that begin with `prefix`: from `prefix` to the first key after the

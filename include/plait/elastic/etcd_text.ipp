@@ -23,7 +23,7 @@ PLAIT_DECL bool etcd_server::is_here() const {
 PLAIT_DECL std::vector<etcd_server> etcd_socket(std::string_view at) {
   if (!at.starts_with(etcd_unix_scheme)) return {};
   std::string const path(at.substr(etcd_unix_scheme.size()));
-  // A longer path does not fit into sockaddr_un.
+  // A path of more than 107 bytes does not fit into sockaddr_un.
   if (!path.starts_with('/') || path.size() > 107 || path.find('\0') != path.npos)
     throw input_error({"etcd: ", in_quotes(at),
                        " is not of the form etcd+unix:///path, with up to 107 bytes of path"});
@@ -110,8 +110,8 @@ PLAIT_DECL nlohmann::json etcd_range(std::string const& prefix) {
   auto end = prefix;
   while (end.ends_with('\xff')) end.pop_back();
   if (!end.empty()) ++end.back();
-  auto const text = [](std::string const& key) {  // "\0" is the first key, and as a range's end
-                                                  // stands for no limit
+  // An empty key is sent as "\0", which is the first key or, as the end of a range, no limit.
+  auto const text = [](std::string const& key) {
     return to_base64(key.empty() ? std::string(1, '\0') : key);
   };
   return {{"key", text(prefix)}, {"range_end", text(end)}};

@@ -18,15 +18,15 @@ PLAIT_DECL etcd_watch::etcd_watch(std::shared_ptr<etcd_access> access, std::stri
       changed_(std::move(changed)),
       longest_silence_(longest_silence),
       multi_(curl_multi_init()) {
-  // Fails if no file descriptor is left: then the destructor could not wake the thread.
+  // The wake-up fails if no file descriptor is left. The destructor could then not wake the thread.
   if (!multi_ || curl_multi_wakeup(multi_.get()) != CURLM_OK)
-    throw etcd_error("etcd: a watch cannot be begun; are too many files open?");
+    throw etcd_error("etcd: a watch cannot be started; are too many files open?");
   thread_ = std::thread([this] { run(); });
 }
 
 PLAIT_DECL etcd_watch::~etcd_watch() {
   stopping_ = true;
-  curl_multi_wakeup(multi_.get());  // this also wakes a wait that begins later
+  curl_multi_wakeup(multi_.get());  // also ends a wait that the thread begins later
   thread_.join();
 }
 

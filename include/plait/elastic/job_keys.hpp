@@ -13,22 +13,23 @@
 
 namespace plait::detail {
 
-/// Another program has written to a key of the job; waiting does not help.
+/// Thrown if another program has written to a key of the job. Waiting does not help.
 struct foreign_key_error : etcd_error {
   using etcd_error::etcd_error;
 };
 
-/// The keys of an elastic job in etcd, and their contents. N is the number of a generation.
+/// The keys of an elastic job in etcd, and their contents. N is the number of a generation, UID
+/// identifies a process. A key "with lease" disappears when its process dies.
 ///
 ///     job              the job's random number, and the settings that all its processes share
-///     members/UID      the host of a process, on its lease
-///     generation       the last generation
-///     join/N/UID       UID waits for generation N + 1, on its lease
-///     failed/N/UID     UID has seen generation N fail; the member that it blames; on its lease
-///     rendezvous/N/...    notes by which the processes of generation N connect
-///     program/STEP     an exception of a program in a step
-///     refused/UID      the reason why a process has no place in the job
-///     done             the job has ended; "" or the reason
+///     members/UID      the host of a process, with lease
+///     generation       the last generation that was accepted
+///     join/N/UID       the entry with which UID waits for generation N + 1, with lease
+///     failed/N/UID     UID has seen generation N fail: the member that it blames, with lease
+///     rendezvous/N/... addresses by which the processes of generation N connect
+///     program/STEP     an exception that the program has thrown in step STEP
+///     refused/UID      the reason why process UID may not take part in the job
+///     done             exists if the job has ended: "" or the reason
 ///     last             the generation in which the job has ended
 class job_keys {
  public:
@@ -63,11 +64,13 @@ class job_keys {
     return json{{"step", of.step}, {"block", of.block}, {"leaving", of.leaving}}.dump();
   }
 
-  /// The content of the keys.
+  /// The content of all keys of the job.
   struct state {
     membership_view view{};
     terms job{};
   };
+  /// Parses the keys that etcd returned.
+  ///
   /// Errors: foreign_key_error if a key has a content that no process of a job writes.
   [[nodiscard]] [[gnu::cold]] state read(etcd_view const& from) const;
 

@@ -63,7 +63,8 @@ PLAIT_DECL membership::verdict membership::look(membership_view const& view, std
     if (!view.has_stayed(uid)) return verdict::over;
     has_joined = has_joined || view.joined.contains(uid);
   }
-  // A member that has left after a step need not wait for members that are about to leave.
+  // If another member has already joined the next generation, this member is about to do so, too.
+  // After `leaving_time` the generation is over for this member without a further step.
   if (has_joined && since(roll_began_, true, now) > leaving_time) return verdict::over;
   if (!view.now->closing.empty()) return verdict::go_on;
   int const ranks = static_cast<int>(view.now->members.size());
@@ -94,15 +95,17 @@ PLAIT_DECL void membership::forget() {
 }
 
 PLAIT_DECL membership::action membership::form(membership_view const& view, time now) {
-  std::vector<std::string> absent;  // living members that have not joined again
-  bool is_all_there = true;         // no member of the last generation is gone
+  // Living members of the last generation that have not joined the next one.
+  std::vector<std::string> absent;
+  bool is_all_there = true;  // true if no member of the last generation is gone
   if (view.now)
     for (auto const& uid : view.now->members) {
       is_all_there = is_all_there && view.has_stayed(uid);
       if (view.has(uid) && !view.joined.contains(uid) && !view.refused.contains(uid))
         absent.push_back(uid);
     }
-  // While a generation runs, members that have joined are spares.
+  // The last generation is still running if all its members have stayed and none has joined the
+  // next one or reported a failure. Members that have joined are then spares and wait.
   bool const has_ended = !view.now || std::ranges::any_of(view.now->members, [&](auto const& uid) {
     return !view.has_stayed(uid) || view.joined.contains(uid) || view.failed.contains(uid);
   });
@@ -120,7 +123,8 @@ PLAIT_DECL membership::action membership::form(membership_view const& view, time
   for (auto const& one : view.members) {
     auto const entry = view.joined.find(one.uid);
     if (entry == view.joined.end() || view.refused.contains(one.uid)) continue;
-    // A member whose step is one less may be able to catch up.
+    // A member that is one step behind the newest counts as trained, since it may be able to catch
+    // up.
     bool const counts = entry->second.step > 0 && entry->second.step + 1 >= newest;
     replica_candidate const each{one.uid, one.host, counts ? entry->second.block : -1};
     all.push_back(each);
@@ -130,7 +134,8 @@ PLAIT_DECL membership::action membership::form(membership_view const& view, time
   int const unexplained = explained ? 0 : view.now->unexplained + 1;
   if (unexplained > 1) leave_out(view, staying);
 
-  // If a member of the first step has done no step, no trained state can be missing.
+  // If a member of a generation that begins at step 0 is left and no step is done, no trained state
+  // can be missing.
   bool const has_begun =
       newest > 0 ||
       (view.now && (view.now->step > 0 || std::ranges::none_of(staying, [&](auto const& one) {
@@ -171,7 +176,8 @@ PLAIT_DECL void membership::leave_out(membership_view const& view,
   for (auto const& [who, named] : view.failed)
     if (!named.empty()) ++votes[named];
   auto worst = staying.end();
-  for (auto one = staying.begin(); one != staying.end(); ++one)  // the youngest of equals
+  // Among members with equal votes, the youngest.
+  for (auto one = staying.begin(); one != staying.end(); ++one)
     if (votes[one->uid] > 0 && (worst == staying.end() || votes[one->uid] >= votes[worst->uid]))
       worst = one;
   if (worst != staying.end()) staying.erase(worst);

@@ -11,18 +11,19 @@ namespace plait::detail {
 /// A process that may become a rank.
 struct replica_candidate {
   std::string uid, host;
-  int block = -1;  ///< the part of the model whose state it has, or -1
+  int block = -1;  ///< the block (part of the model) whose state it has, or -1
 };
 
-/// Returns true if each block of a replica is held by a candidate.
+/// Returns true if for each block of a replica a candidate has its state.
 [[nodiscard]] bool has_all_blocks(std::vector<replica_candidate> const& of, int blocks);
 
-/// Returns the members of `count` replicas, replica after replica, each in the order of its blocks.
-/// A candidate with the state of a block keeps that block if there is room; the other places go to
-/// the oldest candidates left. Members of a replica are on one host if possible.
+/// Chooses the members of `count` replicas and returns their uids, replica after replica, within a
+/// replica in the order of blocks. A candidate with the state of a block keeps that block if a
+/// replica still needs it; the other blocks are given to the oldest remaining candidates. Members
+/// of a replica are on one host if possible.
 ///
-/// There are at least blocks * count candidates, the oldest first. For one replica it is enough
-/// that they hold each block.
+/// `of` has at least blocks * count candidates, the oldest first. For one replica, it is enough
+/// that for each block a candidate has its state.
 [[nodiscard]] [[gnu::cold]] std::vector<std::string> make_replicas(
     std::vector<replica_candidate> const& of, int blocks, int count);
 

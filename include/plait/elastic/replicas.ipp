@@ -20,7 +20,8 @@ PLAIT_DECL std::vector<std::string> make_replicas(std::vector<replica_candidate>
   std::vector<char> is_taken(of.size());
   auto const take = [&](int replica, int block, auto fits) {
     auto& place = places[std::size_t(replica * blocks + block)];
-    for (bool const here : {true, false})  // first a host that the replica already uses, then any
+    // First the hosts that the replica already uses, then any host.
+    for (bool const here : {true, false})
       for (std::size_t i = 0; i < of.size() && place == nullptr; ++i) {
         if (is_taken[i] || !fits(of[i])) continue;
         bool is_beside = !here;

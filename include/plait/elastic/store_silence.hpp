@@ -11,40 +11,42 @@
 
 namespace plait::detail {
 
-/// Counts for how long a store has failed to answer, and decides when to report it. It is a value
-/// that neither communicates nor has a clock.
+/// Measures for how long a store has not answered, and decides when to report it. The object
+/// neither communicates nor has a clock.
 ///
-/// A process that was stopped has asked nothing meanwhile. Between two failed calls at most
-/// `longest_gap` therefore counts: after a stop of an hour, 5 s.
+/// A process that was suspended has not called the store meanwhile. The time between two failed
+/// calls is therefore counted as at most `longest_gap`: as 5 s after a suspension of an hour.
 class store_silence {
  public:
-  using time = std::chrono::milliseconds;  ///< since an arbitrary moment; never decreases
+  using time = std::chrono::milliseconds;  ///< time since an arbitrary moment; never decreases
   static constexpr time said_after{1'500}, said_every{30'000}, longest_gap{5'000};
 
-  /// `store` is the store's name in messages: "etcd at etcd://a:2379".
+  /// `store` is the store's name in messages, such as "etcd at etcd://a:2379".
   explicit store_silence(std::string store) : store_(std::move(store)) {}
 
-  /// Reports that a call that began at `began` has failed. `words`: the store's reason, or "".
-  /// `answers`: the store answers other calls, so that only a call of this kind ends the silence.
+  /// Records that a call that began at `began` has failed. `words`: the store's reason, or "".
+  /// `answers`: true if the store answers other calls, so that only an answer to a call of this
+  /// kind ends the silence.
   void failed(time began, time now, std::string words, bool answers);
-  /// Reports an answer; `all`: also to a call of the kind that had failed.
+  /// Records that the store has answered; `all`: the answer was to a call of the kind that had
+  /// failed.
   void answered(bool all);
 
-  /// The length of the silence, 0 if the store answers.
+  /// The length of the silence; 0 if the store answers.
   [[nodiscard]] time lasts() const { return lasts_; }
   [[nodiscard]] bool is_away() const { return lasts_ > time{0}; }
   /// True if the store answers no call at all.
   [[nodiscard]] bool is_silent() const { return is_away() && !answers_; }
-  /// The time without all silences, for time-outs that stop while the store is away; never
-  /// decreases.
+  /// Returns the time minus the lengths of all silences, for time-outs that stop while the store
+  /// does not answer. The result never decreases.
   [[nodiscard]] time without(time now) {
     return counted_ = std::max(counted_, now - past_ - lasts_);
   }
 
-  /// Returns the message that is due, or ""; `then` states what the caller does meanwhile:
-  /// "training waits".
+  /// Returns a message if one is due, else "". `then` states what the caller does meanwhile, such
+  /// as "training waits".
   [[nodiscard]] std::string says(std::string_view then);
-  /// "etcd at etcd://a:2379 does not answer for 12 s"
+  /// Returns a text such as "etcd at etcd://a:2379 does not answer for 12 s".
   [[nodiscard]] std::string text() const;
 
  private:
