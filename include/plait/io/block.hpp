@@ -8,7 +8,8 @@
 
 #include "plait/core/header_only.hpp"
 
-// Rectangles of a row-major tensor: `extent` elements from `offset` on, along each dimension.
+// Rectangles of a row-major tensor. A rectangle begins at `offset` and has `extent` elements along
+// each dimension.
 namespace plait::detail {
 
 inline constexpr std::size_t most_dimensions = 64;
@@ -17,19 +18,19 @@ std::string shape_text(std::span<std::size_t const> shape);
 
 std::string block_text(std::span<std::size_t const> offset, std::span<std::size_t const> extent);
 
-// False if the product overflows.
+// Multiplies `product` by `factor`; returns false if the result overflows.
 bool multiply(std::size_t& product, std::size_t factor);
 
-/// Returns the sizes of a tensor seen as a matrix: if there are more than two, those after the
-/// first become one.
+/// Returns the shape of a tensor that is treated as a matrix: if it has more than two dimensions,
+/// those after the first are combined into one.
 std::vector<std::size_t> matrix_shape(std::span<std::size_t const> shape);
 
-/// Returns true if a rectangle has the tensor's number of dimensions and ends within each of them.
+/// Returns true if a rectangle has as many dimensions as the tensor and is within its shape.
 bool is_block_of(std::span<std::size_t const> shape, std::span<std::size_t const> offset,
                  std::span<std::size_t const> extent);
 
 /// Calls run(first, count) for the elements of a rectangle in row-major order, with as few calls as
-/// possible: contiguous elements are one run.
+/// possible: one call covers all elements that are contiguous in the tensor.
 ///
 /// Shapes: is_block_of(shape, offset, extent).
 template <class Run>
@@ -37,14 +38,15 @@ void for_each_run(std::span<std::size_t const> shape, std::span<std::size_t cons
                   std::span<std::size_t const> extent, Run run) {
   for (std::size_t const n : extent)
     if (n == 0) return;
-  std::size_t outer = shape.size(), row = 1, count = 1;  // row: elements per index of `outer`
+  // `row` is the number of elements of the tensor per index of `outer`.
+  std::size_t outer = shape.size(), row = 1, count = 1;
   while (outer > 0) {
     --outer;
     count = row * extent[outer];
     if (extent[outer] != shape[outer]) break;
     row *= shape[outer];
   }
-  // The loop counts through the dimensions before `outer`; from `outer` on, elements are
+  // The loop iterates over the dimensions [0, outer). The elements along the other dimensions are
   // contiguous.
   std::vector<std::size_t> stride(shape.size(), 1), at(outer, 0);
   for (std::size_t i = shape.size(); i-- > 1;) stride[i - 1] = stride[i] * shape[i];

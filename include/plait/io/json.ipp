@@ -18,7 +18,7 @@ PLAIT_DECL json_value read_json(std::string const& text, std::size_t most_bytes,
   };
   if (text.size() > most_bytes)
     refuse(concat({"has ", text.size(), " bytes; at most ", most_bytes, " are allowed"}));
-  // The library would take a 0 byte for the end.
+  // A null byte is refused, because the library would treat it as the end of the text.
   if (auto const zero = text.find('\0'); zero != std::string::npos)
     refuse(concat({"is not JSON (at its byte ", zero + 1, ")"}));
   json_value out;

@@ -38,7 +38,7 @@ float float_from_f16(std::uint16_t bits);
 }  // namespace detail
 
 /// Reads tensors by name from a safetensors file. The constructor checks the whole header, so that
-/// a damaged file is refused before anything is read; `read` checks only the tensor's type and
+/// a damaged file is refused before a tensor is read; `read` checks only the tensor's type and
 /// number of elements.
 ///
 /// Errors:  input_error, one sentence that names the file, the tensor and the numbers.
@@ -48,33 +48,39 @@ class safetensors_reader {
  public:
   explicit safetensors_reader(std::filesystem::path const& path);
 
-  /// The names of all tensors, in the order of their data.
+  /// The names of all tensors, in the order in which their data is stored.
   [[nodiscard]] std::vector<std::string> const& names() const { return names_; }
 
   [[nodiscard]] bool contains(std::string_view name) const {
     return header_.tensors.contains(name);
   }
 
-  /// Errors: input_error if there is no such tensor.
+  /// Returns the type and the shape of a tensor.
+  ///
+  /// Errors: input_error if the tensor is missing.
   [[nodiscard]] safetensors_entry const& info(std::string_view name) const {
     return find(name).entry;
   }
 
-  /// The file's free-form pairs of strings.
+  /// The file's metadata: pairs of free-form strings.
   [[nodiscard]] std::map<std::string, std::string> const& metadata() const {
     return header_.metadata;
   }
 
+  /// Returns true if the tensor `name` has this shape.
+  ///
   /// Errors: input_error if the tensor is missing.
   [[nodiscard]] bool has_shape(std::string_view name, std::span<std::size_t const> shape) const {
     return std::ranges::equal(info(name).shape, shape);
   }
-  /// Errors: input_error, naming both shapes, if the tensor is missing or has another shape.
+  /// Errors: input_error with both shapes, if the tensor is missing or its shape differs.
   void expect_shape(std::string_view name, std::span<std::size_t const> shape) const;
 
-  /// Reads a whole tensor, row-major; F64, F32, BF16 and F16 are converted to T.
+  /// Reads a whole tensor in row-major order. Elements of the types F64, F32, BF16 and F16 are
+  /// converted to T.
   ///
-  /// Errors: input_error if the tensor is missing, has another number of elements, or another type.
+  /// Errors: input_error if the tensor is missing, the size of `out` differs from its number of
+  ///         elements, or its type is another one.
   template <std::floating_point T>
   void read(std::string_view name, std::span<T> out) const {
     auto const& found = find(name);
@@ -86,25 +92,28 @@ class safetensors_reader {
     read_run(found, 0, out);
   }
 
-  /// Reads the rectangle of `extent` elements from `offset` on, row-major; converted as by read.
+  /// Reads a rectangle in row-major order: it begins at `offset` and has the sizes `extent`.
+  /// Elements are converted as by read.
   ///
-  /// Shapes: offset and extent (dimensions of the tensor; or two, if it has more: those after the
-  ///         first then count as one); out (product of extent).
-  /// Cost:   one read of the file for each contiguous piece of the rectangle; nothing else of the
+  /// Shapes: offset and extent (number of dimensions of the tensor; or two, if the tensor has more:
+  ///         the dimensions after the first are then combined into one); out (product of extent).
+  /// Cost:   one read of the file for each contiguous part of the rectangle; nothing else of the
   ///         tensor is read.
-  /// Errors: as read; input_error that names the tensor's shape and the rectangle if the rectangle
-  ///         is not within it or `out` has another size.
+  /// Errors: the errors of read; input_error that names the tensor's shape and the rectangle if the
+  ///         rectangle is not within it or `out` has another size.
   template <std::floating_point T>
   void read_block(std::string_view name, std::span<std::size_t const> offset,
                   std::span<std::size_t const> extent, std::span<T> out) const {
     auto const& found = find(name);
     auto shape = offset.size() == 2 ? detail::matrix_shape(found.entry.shape) : found.entry.shape;
-    if (shape.empty() && offset.size() == 1) shape = {1};  // a single number
+    // A scalar is read like a vector of one element.
+    if (shape.empty() && offset.size() == 1) shape = {1};
     if (!detail::is_block_of(shape, offset, extent))
       refuse(name, ext::concat({"has the shape ", detail::shape_text(shape),
                                 ", without a rectangle ", detail::block_text(offset, extent)}));
     std::size_t elements = 1;
-    for (std::size_t const n : extent) elements *= n;  // cannot overflow: within the tensor
+    // Cannot overflow, as the rectangle is within the tensor.
+    for (std::size_t const n : extent) elements *= n;
     if (elements != out.size())
       refuse(name, ext::concat({"of shape ", detail::shape_text(shape), " has ", elements,
                                 " elements in its rectangle ", detail::block_text(offset, extent),
@@ -115,18 +124,19 @@ class safetensors_reader {
     });
   }
 
-  /// Reads bytes of a tensor's data as they are in the file, from its byte `at` on.
+  /// Reads bytes of a tensor's data without conversion, from byte `at` of the data on.
   ///
   /// Errors: input_error if the tensor is missing or ends before the last byte.
   void read_bytes(std::string_view name, std::size_t at, std::span<std::byte> out) const;
 
-  /// Maps the whole file into memory, for access in any order; detail::mapped_file says what must
-  /// not happen to the file meanwhile.
+  /// Maps the whole file into memory, for access in any order. No process may change the file
+  /// meanwhile, see detail::mapped_file.
   [[nodiscard]] detail::mapped_file map() const { return detail::mapped_file(file_); }
 
-  /// Returns the position of a tensor's first byte in the file, which has all its bytes.
+  /// Returns the position of a tensor's first byte in the file. The constructor has checked that
+  /// the file has all bytes of the tensor.
   ///
-  /// Errors: input_error if there is no such tensor.
+  /// Errors: input_error if the tensor is missing.
   [[nodiscard]] std::size_t position(std::string_view name) const {
     return data_begin_ + find(name).begin;
   }
@@ -138,7 +148,7 @@ class safetensors_reader {
 
   [[nodiscard]] tensor const& find(std::string_view name) const;
 
-  // Reads contiguous elements, from the tensor's element `first` on.
+  // Reads contiguous elements of a tensor, from element `first` on.
   template <class T>
   void read_run(tensor const& from, std::size_t first, std::span<T> out) const {
     auto const& entry = from.entry;
@@ -173,7 +183,8 @@ class safetensors_reader {
     }
   }
 
-  // Refuses data with overlaps or holes. Also sorts names_ in the order of the data.
+  // Checks that the tensors' data neither overlaps nor leaves gaps. Also sorts names_ in the order
+  // of the data.
   void check_coverage();
 
   detail::open_file file_;
@@ -185,14 +196,15 @@ class safetensors_reader {
 
 /// Writes a safetensors file tensor by tensor. The file appears under its name in commit(),
 /// complete and on disk. Until then the data is in plait-<16 digits>.partial next to it, which is
-/// removed if the writer is destroyed first. `path` is never half a file, even if the program is
-/// killed. A file that is replaced passes on its access mode.
+/// removed if the writer is destroyed first. `path` never has an incomplete file, even if the
+/// program is killed. If a file is replaced, the new file gets its access mode.
 ///
 /// Errors:  input_error that names the path and, if there is one, the tensor.
 /// Threads: after construction, different tensors may be written at the same time.
 class safetensors_writer {
  public:
-  /// Writes the header. Wider types are stored first, so that all data is aligned.
+  /// Makes the file and writes its header. Tensors with wider types are stored first, so that all
+  /// data is aligned.
   ///
   /// Errors: also input_error for names given twice and types other than F64, F32 and BF16.
   safetensors_writer(std::filesystem::path const& path, std::span<safetensors_entry const> entries,
@@ -201,7 +213,7 @@ class safetensors_writer {
   /// Writes a whole tensor, row-major, whose type must be the type of T. Tensors may be written in
   /// any order.
   ///
-  /// Errors: input_error if the tensor is missing or has another type or number of elements.
+  /// Errors: input_error if the tensor is missing or its type or number of elements differs.
   template <class T, std::size_t Extent>
   void write(std::string_view name, std::span<T, Extent> values) {
     using element = std::remove_const_t<T>;
@@ -220,14 +232,14 @@ class safetensors_writer {
     written = true;
   }
 
-  /// Writes a whole tensor as the bytes of the file.
+  /// Writes a whole tensor, whose bytes are already as the file stores them.
   ///
-  /// Errors: input_error if the tensor is missing or has another number of bytes.
+  /// Errors: input_error if the tensor is missing or its number of bytes differs.
   void write_bytes(std::string_view name, std::span<std::byte const> bytes);
 
   /// Makes the file appear under its name, complete and on disk.
   ///
-  /// Errors: input_error if a tensor was not written or the disk fails; `path` is then as it was.
+  /// Errors: input_error if a tensor was not written or the disk fails; `path` is then unchanged.
   void commit();
 
  private:
@@ -237,9 +249,10 @@ class safetensors_writer {
     bool written = false;
   };
 
-  // In the order of the data: the widest first.
+  // The types that can be written, in the order in which their data is stored: the widest first.
   static constexpr std::array written_types{stored_type::f64, stored_type::f32, stored_type::bf16};
-  static constexpr std::size_t most_data_bytes = std::size_t{1} << 62;  // positions are signed
+  // Less than 2^63, since the system's file positions are signed.
+  static constexpr std::size_t most_data_bytes = std::size_t{1} << 62;
 
   [[noreturn]] void refuse(std::string const& what) const { file_.name().refuse(what); }
   [[noreturn]] void refuse(safetensors_entry const& entry, std::string const& what) const;

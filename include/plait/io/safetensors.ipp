@@ -13,10 +13,11 @@ namespace plait::detail {
 PLAIT_DECL float float_from_f16(std::uint16_t bits) {
   std::uint32_t const sign = (bits & 0x8000u) << 16;
   std::uint32_t const rest = bits & 0x7fffu;
-  if (rest >= 0x7c00u)  // infinity, or not a number
+  if (rest >= 0x7c00u)  // infinity or NaN
     return std::bit_cast<float>(sign | 0x7f800000u | (rest & 0x3ffu) << 13);
   if (rest >= 0x0400u) return std::bit_cast<float>(sign | ((rest << 13) + (112u << 23)));
-  float const small = static_cast<float>(rest) * 0x1p-24f;  // zero and subnormal: exact
+  // Exact for zero and for subnormal numbers.
+  float const small = static_cast<float>(rest) * 0x1p-24f;
   return sign != 0 ? -small : small;
 }
 
@@ -31,7 +32,9 @@ PLAIT_DECL safetensors_reader::safetensors_reader(std::filesystem::path const& p
   if (size < 8) name.refuse(ext::concat({"has ", size, " bytes, too few for a header"}));
   std::uint64_t length = 0;
   file_.read(std::as_writable_bytes(std::span(&length, 1)), 0);
-  char begin = 0;  // first byte of the header; some archives also begin with a small number
+  // The header's first byte, a '{'; the length alone proves little, as some archives also begin
+  // with a small number.
+  char begin = 0;
   if (size > 8) file_.read(std::as_writable_bytes(std::span(&begin, 1)), 8);
   if (length > size - 8 || (length > 0 && begin != '{'))
     detail::refuse_other_kind(file_, path.string(), detail::file_use::weights);
@@ -169,7 +172,7 @@ PLAIT_DECL std::string safetensors_writer::make_header(
   } catch (nlohmann::json::type_error const&) {
     refuse("cannot be written: a name or a text of its metadata is not UTF-8");
   }
-  text.resize((text.size() + 7) / 8 * 8, ' ');  // the data begins at a multiple of 8
+  text.resize((text.size() + 7) / 8 * 8, ' ');  // so that the data begins at a multiple of 8
   if (text.size() > detail::most_header_bytes)
     refuse(ext::concat({"would have a header of ", text.size(), " bytes; at most ",
                         detail::most_header_bytes, " are allowed"}));

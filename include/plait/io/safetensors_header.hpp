@@ -40,12 +40,12 @@ enum class stored_type {
   i64,
   u64,
   f64,
-  unknown  ///< a type that plait does not know
+  unknown  ///< any type that plait does not know
 };
 
 namespace detail {
 
-// The names are in the order of stored_type, which also has `unknown`.
+// The names of the types in the order of stored_type, except `unknown`.
 inline constexpr std::array<char const*, 15> stored_type_names{
     "BOOL", "U8",  "I8",  "F8_E5M2", "F8_E4M3", "I16", "U16", "F16",
     "BF16", "I32", "U32", "F32",     "I64",     "U64", "F64"};
@@ -54,7 +54,7 @@ inline constexpr std::array<std::size_t, 15> stored_type_bytes{1, 1, 1, 1, 1, 2,
 
 }  // namespace detail
 
-/// The name of a type in the file's header.
+/// Returns the name of a type in the file's header.
 constexpr char const* to_string(stored_type type) {
   return type == stored_type::unknown ? "unknown"
                                       : detail::stored_type_names[static_cast<std::size_t>(type)];
@@ -64,13 +64,14 @@ constexpr char const* to_string(stored_type type) {
 
 namespace plait::ext {
 
-/// Returns the bytes of one element of a tensor that is stored as `type`; 0 if the type is unknown.
+/// Returns the number of bytes of one element of a tensor that is stored as `type`; 0 if the type
+/// is unknown.
 constexpr std::size_t element_bytes(stored_type type) {
   return type == stored_type::unknown ? 0
                                       : detail::stored_type_bytes[static_cast<std::size_t>(type)];
 }
 
-/// The type that stores a float, double or bfloat16 without a conversion.
+/// The type in which a file stores values of T (float, double or bfloat16) without conversion.
 template <class T>
   requires std::floating_point<T> || std::same_as<T, bfloat16>
 inline constexpr stored_type stored_type_of = std::same_as<T, float>    ? stored_type::f32
@@ -81,12 +82,12 @@ inline constexpr stored_type stored_type_of = std::same_as<T, float>    ? stored
 
 namespace plait {
 
-/// One named tensor of a file.
+/// The name, type and shape of one tensor of a file.
 struct safetensors_entry {
   std::string name;
   stored_type type = stored_type::f32;
   std::vector<std::size_t> shape;
-  /// The type's name and the number of bytes in the file for a tensor of an unknown type.
+  /// For a tensor of an unknown type: the type's name, and the number of bytes in the file.
   std::string unknown_type = {};
   std::size_t unknown_bytes = 0;
 
@@ -102,29 +103,30 @@ struct safetensors_entry {
 
 namespace detail {
 
-// most_header_bytes is the format's limit. The others are plait's, far above any model's: they
-// bound the memory for a header by a small multiple of its length.
+// The format limits the length of a header to most_header_bytes. The other limits are plait's, far
+// above the needs of any model. They bound the memory for a header by a small multiple of its
+// length.
 inline constexpr std::size_t most_header_bytes = 100'000'000;
 inline constexpr std::size_t most_tensors = 300'000, most_metadata = 100'000;
 
-// Returns false if the number of bytes of the tensor, or of its elements, overflows.
+// Returns false if the number of bytes or of elements of the tensor overflows.
 bool countable(safetensors_entry const& entry);
 
-/// The content of a file's header: tensors by name with the position of their data, and free-form
-/// strings.
+/// The content of a file's header: the tensors by name, with the position of their data, and the
+/// metadata, which are free-form strings.
 struct safetensors_header {
   struct tensor {
     safetensors_entry entry;
-    std::size_t begin = 0;  ///< offset within the data
+    std::size_t begin = 0;  ///< the offset of the tensor's data within the file's data
   };
   std::map<std::string, tensor, std::less<>> tensors;
   std::map<std::string, std::string> metadata;
 };
 
-/// Reads a header. Refuses what JSON allows and the format does not: keys given twice, other
-/// fields, other types. `data_bytes`: number of bytes after the header.
+/// Parses a header. It refuses JSON that is not allowed by the format: repeated keys, unknown
+/// fields, values of other types. `data_bytes`: number of bytes after the header.
 ///
-/// Cost:   n log n for n tensors; memory several times the size of the text.
+/// Cost:   O(n log n) for n tensors; memory several times the size of the text.
 /// Errors: input_error, one sentence with the file's name, for every other text.
 safetensors_header parse_safetensors_header(std::string const& text, std::size_t data_bytes,
                                             file_name const& file);

@@ -31,7 +31,7 @@ PLAIT_DECL bool countable(safetensors_entry const& entry) {
   return std::ranges::all_of(entry.shape, [&](std::size_t n) { return multiply(bytes, n); });
 }
 
-// Reads a header by the library's events, without a tree of its values.
+// Parses a header from the events of the JSON library, without a tree of values.
 class safetensors_header_parser {
  public:
   using json = nlohmann::json;
@@ -63,7 +63,7 @@ class safetensors_header_parser {
   safetensors_header_parser(std::size_t data_bytes, file_name const& file)
       : data_bytes_(data_bytes), file_(file) {}
 
-  // Refuses a text that is not JSON, or has a number too large for its type; `at` is the byte.
+  // Refuses a text that is not JSON, or a number that is too large for its type, at byte `at`.
   [[noreturn]] void refuse_text(std::size_t at) const;
   [[noreturn]] void refuse(std::string const& what) const;
   [[noreturn]] void refuse_twice(std::string const& key) const;
@@ -71,7 +71,7 @@ class safetensors_header_parser {
     refuse("must be described by dtype, shape and data_offsets, and nothing else");
   }
 
-  // Throws an error that says which value is expected.
+  // Throws an error that states which value is expected at this place.
   [[noreturn]] void refuse_value() const;
 
   void begin_entry(std::string name);
@@ -81,10 +81,11 @@ class safetensors_header_parser {
   std::size_t data_bytes_;
   file_name const& file_;
   safetensors_header out_;
-  // The part of the header with the last event.
+  // The part of the header in which the last event occurred.
   place where_ = place::outside;
   field field_ = field::dtype;
-  std::string name_, key_;  // name of the tensor or "__metadata__"; key within the metadata
+  // The name of the present tensor or "__metadata__"; the present key of the metadata.
+  std::string name_, key_;
   std::array<bool, 3> seen_{};
   std::vector<std::size_t> offsets_;
   safetensors_header::tensor found_;
@@ -96,7 +97,7 @@ PLAIT_DECL safetensors_header safetensors_header_parser::parse(std::string const
                                                                file_name const& file) {
   if (!text.starts_with('{')) file.refuse("has a header that does not begin with '{'");
   safetensors_header_parser parser(data_bytes, file);
-  // The library would take a 0 byte for the end.
+  // A null byte is refused, because the library would treat it as the end of the text.
   if (auto const zero = text.find('\0'); zero != std::string::npos) parser.refuse_text(zero + 1);
   json::sax_parse(text, &parser);
   return std::move(parser.out_);
@@ -122,8 +123,8 @@ PLAIT_DECL bool safetensors_header_parser::string(std::string& value) {
     return true;
   }
   if (where_ != place::tensor || field_ != field::dtype) refuse_value();
-  // A tensor of an unknown type is refused only when it is read, so that the other tensors can be
-  // read.
+  // A tensor of an unknown type is not refused here but when it is read, so that the file's other
+  // tensors can be read.
   auto const* const known = std::ranges::find(stored_type_names, value);
   static_assert(stored_type_names.size() == static_cast<std::size_t>(stored_type::unknown));
   found_.entry.type = static_cast<stored_type>(known - stored_type_names.begin());
@@ -214,7 +215,8 @@ PLAIT_DECL void safetensors_header_parser::end_tensor() {
     refuse(concat({"has data_offsets ", begin, " to ", end, "; the file has ", data_bytes_,
                    " bytes of data"}));
   entry.unknown_bytes = entry.type == stored_type::unknown ? end - begin : 0;
-  // This bounds the memory for a tensor by the size of the file.
+  // Requires at least one bit for each element of an unknown type, so that the size of the file
+  // limits the memory for a tensor.
   std::size_t const least = entry.elements() / 8 + (entry.elements() % 8 != 0 ? 1 : 0);
   if (entry.type == stored_type::unknown && least > end - begin)
     refuse(concat({"has ", end - begin, " bytes of data for ", entry.elements(),

@@ -15,8 +15,8 @@
 
 namespace plait::detail {
 
-// Reads {"NAME": {"saved_offsets": [r, c]}, ...}. Further keys of a tensor are skipped, since
-// PyTorch may add some.
+// Reads {"NAME": {"saved_offsets": [r, c]}, ...}, where r and c are the first row and column of the
+// file's block. Other keys of a tensor are skipped, since PyTorch may add some.
 PLAIT_DECL sharding_info read_sharding_info(std::string const& text, file_name const& file) {
   std::string const part = "DCP_SHARDING_INFO";
   auto const info = read_json(text, most_sharding_bytes, file, part);
