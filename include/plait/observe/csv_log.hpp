@@ -13,12 +13,14 @@
 
 namespace plait::ext {
 
-/// Writes rows of comma-separated values: a first row of names, then one row for each step. Numbers
-/// have the fewest digits that read back as the same number. A row is written as a whole. If a
-/// killed program has left an incomplete last row, appending to the file removes it.
+/// Writes rows of comma-separated values to a file: a first row of names, then one row for each
+/// step. Numbers are written with the fewest digits that read back as the same number. Each row is
+/// written by one call. If a killed program has left an incomplete last row, appending to the file
+/// removes it.
 ///
-/// Errors: input_error if a row has other names than the first, if two names are equal, if a file
-///         that is appended to has other names, or if another log writes the file.
+/// Errors: input_error if the names of a row differ from the first row's, if two names are equal,
+///         if the file to which rows are appended has other names, or if another log is writing the
+///         file.
 class csv_writer {
  public:
   [[gnu::cold]] csv_writer(std::string const& path, int rank, log_options const& how);
@@ -31,16 +33,17 @@ class csv_writer {
 
   [[nodiscard]] [[gnu::cold]] std::string first_line() const;
 
-  /// Removes the text after the last end of a line, which a killed program has not finished.
+  /// Removes an incomplete last row, that is, the text after the last end of a line. A program that
+  /// was killed while it wrote leaves such a row.
   [[gnu::cold]] void cut_last_row(detail::open_file const& there) const;
 
-  /// Copies the rows before `step`, sorted by step, to a new file. A hung process that was given up
-  /// and still writes to the old file does no harm.
+  /// Copies the rows before `step`, sorted by step, to a new file that replaces the old one. If a
+  /// hung process still writes to the old file, the new file is not affected.
   [[gnu::cold]] void cut_from(std::int64_t step) const;
 
   void require_different(std::vector<logged_number> const& numbers) const;
 
-  /// Quotes a name with a comma or a quotation mark in it (RFC 4180).
+  /// Returns a name in quotation marks if it has a comma or a quotation mark in it (RFC 4180).
   static std::string quoted(std::string const& name);
 
   static std::string text_of(double value);
@@ -54,7 +57,8 @@ class csv_writer {
 
 namespace plait {
 
-/// Logs to a CSV file: `plait::csv_log log(rank, "run.csv"); log.write(trainer.step(batch));`.
+/// Writes a log as a CSV file: `plait::csv_log log(rank, "run.csv");
+/// log.write(trainer.step(batch));`.
 ///
 /// Example (tests/reference/names_in_use_test.cpp csv_log):
 ///     plait::csv_log log(rank, "run.csv");

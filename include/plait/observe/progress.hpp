@@ -16,21 +16,20 @@
 
 namespace plait {
 
-/// The way in which progress is shown.
+/// The way in which `progress` shows the progress of a training.
 enum class progress_lines : int {
-  /// Live on a terminal, plain otherwise. Plain under MPI's launchers: mpirun gives ranks terminals
-  /// of its own, and may write their output to a file.
+  /// `live` on a terminal, else `plain`; always `plain` under MPI's launchers, since mpirun gives
+  /// ranks terminals of its own and may write their output to a file.
   as_fits,
-  live,  ///< one line that is overwritten again and again
-  plain  ///< about twenty lines
+  live,  ///< one line, which is overwritten again and again
+  plain  ///< about twenty lines in the whole training
 };
 
 /// Shows the progress of a training: step, loss, speed and time left, from the last 100 steps.
 ///
-/// Write `plait::progress shown(trainer, batches); ... shown.update(trainer.step(batch));` on each
-/// rank; the root prints. It also shows the epoch, the learning rate, the speed in samples (tokens,
-/// for sequences), the share of the time in which the root waited for them, and the memory that the
-/// plan needs on the rank with the greatest need.
+/// Each rank makes the object and calls update; only the root prints. It also shows the epoch, the
+/// learning rate, the speed in samples (for sequences, in tokens), the share of the time in which
+/// the root waited for samples, and the memory that the plan needs on the rank that needs the most.
 /// Threads: used by the thread of its rank.
 ///
 /// Example (tests/reference/names_in_use_test.cpp progress):
@@ -38,6 +37,8 @@ enum class progress_lines : int {
 ///     for (auto const& batch : batches) bar.update(trainer.step(batch));
 class progress {
  public:
+  /// Makes the object without a trainer; the total number of steps is 0 if it is unknown.
+  ///
   /// Errors: input_error if `total_steps` is negative.
   explicit progress(std::int64_t total_steps, std::FILE* out = stdout,
                     progress_lines lines = progress_lines::as_fits);
@@ -61,10 +62,11 @@ class progress {
         memory_(
             ext::concat({"  ", detail::with_unit(trainer.planned_bytes(batches)), " planned"})) {}
 
-  /// Shows that step `step` (from 0) has ended with this loss.
+  /// Shows that step `step`, counted from 0, has ended with this loss.
   void update(std::int64_t step, double loss, double tokens_per_second);
 
-  /// Shows the results of a step; without a trainer, its number and loss.
+  /// Shows the results of a step. An object that was made without a trainer shows only the step's
+  /// number and the loss.
   void update(step_report const& of);
 
  private:
@@ -72,9 +74,10 @@ class progress {
   struct mark {
     std::int64_t step = 0;
     clock::time_point at{};
-    double waited = 0;  // seconds since the first step
+    double waited = 0;  // seconds of waiting for samples since the first step
   };
-  static constexpr std::size_t window = 100;  // number of steps
+  // The number of latest steps from which the speed is computed.
+  static constexpr std::size_t window = 100;
 
   static bool is_live(progress_lines lines, std::FILE* out);
   static std::string time_text(double seconds);
@@ -97,12 +100,12 @@ class progress {
   void begin_line(std::int64_t step, double loss);
   void end_line(std::int64_t step);
 
-  std::int64_t total_;  // 0 if there is no end
+  std::int64_t total_;  // the total number of steps; 0 if the training has no end
   std::FILE* out_;
   bool live_;
   bool is_quiet_ = false;
   std::int64_t steps_per_epoch_ = 0, epochs_ = 0;
-  double each_step_ = 0;  // samples, or tokens, of a step
+  double each_step_ = 0;  // the number of samples, or of tokens, of a step
   char const* unit_ = "";
   std::string memory_{}, prefix_{};
   clock::time_point begin_ = clock::now(), shown_{};

@@ -43,8 +43,8 @@ PLAIT_DECL void progress::update(step_report const& of) {
 
 PLAIT_DECL bool progress::is_live(progress_lines lines, std::FILE* out) {
   if (lines != progress_lines::as_fits) return lines == progress_lines::live;
-  bool const is_under_mpi = std::getenv("OMPI_COMM_WORLD_RANK") != nullptr ||  // Open MPI
-                            std::getenv("PMI_RANK") != nullptr;                // MPICH
+  bool const is_under_mpi = std::getenv("OMPI_COMM_WORLD_RANK") != nullptr ||  // set by Open MPI
+                            std::getenv("PMI_RANK") != nullptr;                // set by MPICH
   return isatty(fileno(out)) != 0 && !is_under_mpi;
 }
 

@@ -16,7 +16,7 @@
 
 namespace plait::detail {
 
-/// A message of Protocol Buffers, written field by field.
+/// A message in the wire format of Protocol Buffers, written field by field.
 class protobuf_message {
  public:
   void add(int field, double value);
@@ -38,19 +38,19 @@ class protobuf_message {
   std::string bytes_;
 };
 
-/// One event of TensorBoard, as a record.
+/// Returns one event of TensorBoard with several numbers, as a record of an event file.
 std::string tensorboard_event(double seconds, std::int64_t step,
                               std::vector<logged_number> const& numbers);
 
-/// Returns the beginning of a file of events.
+/// Returns the first record of an event file.
 std::string tensorboard_head(double seconds);
 
 }  // namespace plait::detail
 
 namespace plait::ext {
 
-/// Writes scalars for TensorBoard: an events.out.tfevents file in a folder, which is made if
-/// necessary. Existing files stay, since TensorBoard reads all files of a folder.
+/// Writes numbers as scalars for TensorBoard, to a new events.out.tfevents file in a folder. The
+/// folder is made if necessary. Existing files stay, since TensorBoard reads all files of a folder.
 ///
 /// Source: the format of TensorFlow's event files (event.proto, summary.proto, TFRecord).
 class tensorboard_writer {
@@ -73,8 +73,9 @@ class tensorboard_writer {
 
 namespace plait {
 
-/// Logs for `tensorboard --logdir runs`: `plait::tensorboard_log log(rank, "runs/first");
-/// log.write(trainer.step(batch));`. Links plait::tensorboard.
+/// Writes a log for TensorBoard (`tensorboard --logdir runs`): `plait::tensorboard_log log(rank,
+/// "runs/first"); log.write(trainer.step(batch));`. A program that uses it links
+/// plait::tensorboard.
 using tensorboard_log = training_log<ext::tensorboard_writer>;
 
 }  // namespace plait

@@ -67,7 +67,7 @@ PLAIT_DECL std::string tensorboard_event(double seconds, std::int64_t step,
   }
   protobuf_message event;
   event.add(1, seconds);
-  if (step != 0) event.add(2, step);  // Protocol Buffers omit 0
+  if (step != 0) event.add(2, step);  // Protocol Buffers omit fields that are 0
   event.add(5, summary.bytes());
   return tfrecord(event.bytes());
 }

@@ -16,7 +16,7 @@
 
 namespace plait::ext {
 
-/// A number of a step with its name in the log.
+/// A number that is logged for a step, with its name in the log.
 struct logged_number {
   std::string name;
   double value = 0;
@@ -29,24 +29,26 @@ namespace plait {
 /// The ranks that write a log.
 enum class log_ranks : int {
   root,
-  all  ///< each to a file of its own, with ".rank3" in its name
+  all  ///< each writes a file of its own, with ".rank3" (for rank 3) in its name
 };
 
 /// The options of a log.
 struct log_options {
   log_ranks which = log_ranks::root;
-  /// Appends to the file; otherwise its content is replaced.
+  /// If true, the log is appended to an existing file; otherwise the file's content is replaced.
   bool append = false;
-  /// When a csv_log appends: removes the rows of this step and of later ones. It is the next step
-  /// of a resumed run; an elastic run begins with `trainer.last_report()`.
+  /// When a csv_log appends, it first removes the rows of this step and of later steps. A resumed
+  /// run passes the number of its next step. An elastic run passes the step of
+  /// `trainer.last_report()` and writes that report first.
   std::optional<std::int64_t> from_step{};
-  /// The names of a loss's terms: `plan::loss_term_names()`. Empty: their numbers.
+  /// The names of a loss's terms, as `plan::loss_term_names()` returns them. If empty, the log uses
+  /// the terms' numbers.
   std::vector<std::string> term_names{};
 };
 
-/// Writes the numbers of a training, step by step, with a `Writer`: csv_log, tensorboard_log. Every
-/// rank makes a log and calls it; on ranks without a file it does nothing. A program with one
-/// thread may make it without a rank.
+/// Writes the loss and other numbers of each step of a training. csv_log and tensorboard_log are
+/// this class with a `Writer` for their format. Every rank makes a log and calls it; on ranks that
+/// write no file, the calls do nothing. A program with one thread may omit the rank.
 ///
 /// Cost:    one write to the file for each step.
 /// Errors:  input_error that names the file and the system's error; the writer's errors.
@@ -66,17 +68,18 @@ class training_log {
     writer_.emplace(path, -1, options);
   }
 
-  /// Writes loss, its terms if there are several, labels, learning_rate, gradient_norm, and waited:
-  /// the seconds for which this rank waited for samples.
+  /// Writes the numbers of a step: loss, the loss's terms if there are several, labels,
+  /// learning_rate, gradient_norm, and waited, which is the number of seconds for which this rank
+  /// waited for samples.
   ///
-  /// Errors: input_error if there are names of terms, but not one for each term.
+  /// Errors: input_error if term_names is not empty and has not one name for each term.
   void write(step_report const& of) {
     if (!writer_) return;
     auto const terms = static_cast<std::size_t>(of.terms.size());
     if (!term_names_.empty() && term_names_.size() != terms)
       throw input_error({"training_log: term_names has ", term_names_.size(),
                          " names, the loss has ", terms,
-                         " terms; give it loss_term_names() of the job's plan"});
+                         " terms; set it to loss_term_names() of the job's plan"});
     std::vector<ext::logged_number> numbers{{"loss", of.loss}};
     if (of.terms.size() > 1)
       for (int i = 0; i < of.terms.size(); ++i) numbers.push_back({name_of_term(i), of.terms[i]});
@@ -87,7 +90,7 @@ class training_log {
     writer_->write(of.step, numbers);
   }
 
-  /// Writes numbers of the program, for example of an evaluation.
+  /// Writes numbers that the program has computed, for example in an evaluation.
   void write(std::int64_t step, std::vector<ext::logged_number> const& numbers) {
     if (writer_) writer_->write(step, numbers);
   }
@@ -104,7 +107,8 @@ class training_log {
 
 namespace detail {
 
-/// Turns "run.csv" into "run.rank3.csv"; a rank below 0 changes nothing.
+/// Inserts the rank into a path: "run.csv" becomes "run.rank3.csv" for rank 3. If the rank is below
+/// 0, the path is returned unchanged.
 [[gnu::cold]] std::string path_of_rank(std::string path, int rank);
 
 }  // namespace detail
