@@ -4,13 +4,14 @@
 namespace plait {
 
 /// The values that are recomputed before the backward of a unit (a layer, or one copy within a
-/// repeat) instead of being kept since its forward, as with torch.utils.checkpoint. Each enumerator
-/// includes the values of the enumerators above it.
+/// repeat) instead of being kept since the unit's forward, as with torch.utils.checkpoint. Each
+/// enumerator includes the values of the enumerators above it.
 enum class again : int {
   nothing,
-  cheap,  ///< outputs of layers without a matrix and without `units`: norms, activations, dropout
-  moves,  ///< also values gathered from shards; the shards are kept
-  all     ///< every value that the backward reads; only the unit's output is kept
+  /// Outputs of cheap layers: norms, activations, dropout and others without a matrix and `units`.
+  cheap,
+  moves,  ///< also values gathered from shards; the shards themselves are kept
+  all     ///< every value that the backward reads; only the output of the unit is kept
 };
 
 /// Returns the enumerator's name, such as "cheap".

@@ -9,7 +9,8 @@
 
 namespace plait::detail {
 
-/// The signal that stop_on_signals has caught, for code that waits for other processes.
+/// The signal that stop_on_signals has caught. Code that waits for other processes reads it to end
+/// its wait.
 ///
 /// Threads: any; signal handlers may use it, too.
 class caught_signal {
@@ -20,8 +21,8 @@ class caught_signal {
     return signal == SIGINT ? "SIGINT" : signal == SIGUSR1 ? "SIGUSR1" : "SIGTERM";
   }
 
-  /// While an object of this class exists, a signal may end a wait for other processes: the waiting
-  /// code checks whether a signal has been caught.
+  /// While an object of this class exists, a signal may end a wait for other processes: the code
+  /// that waits checks whether a signal has been caught.
   class ends_waits {
    public:
     explicit ends_waits(bool really = true);
@@ -36,7 +37,7 @@ class caught_signal {
     bool counts_;
   };
   static bool may_end_waits() { return alive().load(std::memory_order_relaxed) > 0; }
-  /// Returns the number of the caught signal if it may end a wait; else 0.
+  /// Returns the number of the caught signal if an object of class `ends_waits` exists; else 0.
   static int that_ends_waits() {
     return may_end_waits() ? number().load(std::memory_order_relaxed) : 0;
   }

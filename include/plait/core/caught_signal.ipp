@@ -7,7 +7,8 @@ namespace plait::detail {
 
 PLAIT_DECL std::atomic<int>& caught_signal::number() {
   static constinit std::atomic<int> signal{0};
-  static_assert(std::atomic<int>::is_always_lock_free);  // a signal handler may access it
+  // Needed, because a signal handler accesses it.
+  static_assert(std::atomic<int>::is_always_lock_free);
   return signal;
 }
 

@@ -13,7 +13,7 @@
 namespace plait::ext {
 
 /// A part of a text: characters, or an integer that is written in decimal digits. It refers to the
-/// characters that it is made from, so use it only within one expression.
+/// characters and does not copy them, so use it only within one expression.
 class text_part {
  public:
   constexpr text_part(char const* of) : kind_(is::characters), characters_(of) {}
@@ -54,7 +54,7 @@ class text_part {
   }
 
   is kind_;
-  std::size_t size_;  // set for a view only
+  std::size_t size_;  // set only if the part refers to characters
   union {
     char const* characters_;
     std::string const* string_;
@@ -68,8 +68,8 @@ class text_part {
 /// Example (tests/core/concat_test.cpp parts):
 ///     auto const sentence = plait::ext::concat({"rank ", 3, " of ", world_size, ": ", why});
 ///
-/// Cost:    one call for the whole sentence; docs/benchmarks.md says how much compile time a
-///          chain of `+` takes.
+/// Cost:    one call for the whole sentence, because a chain of `+` takes compile time
+///          (docs/benchmarks.md).
 /// Errors:  std::bad_alloc.
 /// Threads: any.
 [[gnu::cold]] [[gnu::noinline]] constexpr std::string concat(

@@ -11,14 +11,14 @@
 
 namespace plait::detail {
 
-/// A 64-bit hash of all that has been added. It detects mistakes, not attacks.
+/// A 64-bit hash of all numbers and bytes that have been added. It detects mistakes, not attacks.
 ///
 /// Source: the hash FNV-1a of Fowler, Noll and Vo.
 class digest {
  public:
   digest& add(std::span<std::byte const> bytes);
   digest& add(std::string_view text) { return add(std::as_bytes(std::span(text))); }
-  /// Adds the eight bytes of the number, the lowest first.
+  /// Adds the eight bytes of the number, the lowest byte first.
   digest& add(std::uint64_t number);
 
   /// Adds many bytes, eight at a time; the result differs from the result of add() for the same

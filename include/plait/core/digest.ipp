@@ -24,7 +24,8 @@ PLAIT_DECL digest& digest::add(std::uint64_t number) {
 PLAIT_DECL digest& digest::add_many(std::span<std::byte const> bytes) {
   for (std::uint64_t word = 0; bytes.size() >= sizeof word; bytes = bytes.subspan(sizeof word)) {
     std::memcpy(&word, bytes.data(), sizeof word);
-    value_ = std::rotl(value_ ^ word, 29) * 0x9e3779b97f4a7c15u;  // rotated: top bits count, too
+    // The rotation makes the top bits of `word` affect all later bits.
+    value_ = std::rotl(value_ ^ word, 29) * 0x9e3779b97f4a7c15u;
   }
   return add(bytes);
 }

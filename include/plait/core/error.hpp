@@ -22,11 +22,12 @@ namespace plait {
 ///     }
 struct error : std::runtime_error {
   using std::runtime_error::runtime_error;
-  /// Joins the parts to a sentence: throw plait::error({"rank ", rank, " has no disk"}).
+  /// Joins the parts to the text of the error: throw plait::error({"rank ", rank, " has no disk"}).
   [[gnu::cold]] error(std::initializer_list<ext::text_part> parts);
 };
 
-/// A value from outside (file, command line, environment) cannot be used; nothing was written.
+/// A value that comes from outside the program (file, command line, environment) cannot be used;
+/// nothing was written.
 ///
 /// Example (tests/reference/names_in_use_test.cpp input_error):
 ///     try {
@@ -39,18 +40,18 @@ struct input_error : error {
   using error::error;
 };
 
-/// Two sizes that must agree differ.
+/// Two sizes that must be equal differ.
 struct size_mismatch : error {
   using error::error;
 };
 
-/// Ranks of one group called different collectives, or one collective with different sizes.
+/// Ranks of one group called different collectives, or one collective with different sizes of data.
 struct collective_mismatch : error {
   using error::error;
 };
 
-/// A device has less free memory than a rank asked for; if a plan asked, `what()` also lists how
-/// much memory the plan needs on this rank, and for what.
+/// A device has less free memory than a rank requested. If the memory is for a plan, `what()` also
+/// lists how much memory the plan needs on this rank, and for which purposes.
 ///
 /// Units:   bytes. `held` is the memory that this rank already has; the rest of the used memory
 ///          belongs to other processes. 0 if the device does not report a number.
@@ -63,31 +64,30 @@ struct out_of_memory : error {
   numbers bytes;
 };
 
-/// The job ends after the same step on all ranks; every rank throws this exception.
+/// The job ends after the same step on all ranks, each of which throws this exception.
 struct job_ended : error {
   using error::error;
 };
 
 /// The loss or the gradient norm of a step was not a finite number; `what()` names the first layer
-/// with such an output, if it is known. The weights and the number of the step are unchanged: a
-/// program that continues uses another batch for that number, see
-/// `trainer_options::not_finite::skip`.
+/// with such an output, if it is known. The weights and the step number are unchanged. A program
+/// that continues trains another batch in the same step, see `trainer_options::not_finite::skip`.
 struct not_finite_error : job_ended {
   using job_ended::job_ended;
 };
 
-/// A rank stopped waiting for other ranks that have not arrived, since this process has caught
-/// SIGINT or SIGTERM; see stop_on_signals.
+/// A rank stopped waiting for other ranks, because this process has caught SIGINT or SIGTERM; see
+/// stop_on_signals.
 struct wait_stopped_by_signal : error {
   wait_stopped_by_signal(std::string const& text, int number) : error(text), signal(number) {}
 
   int signal;
-  /// Returns the exit code for the program by the convention of shells: 130 for SIGINT, 143 for
+  /// Returns the exit code of the program, by the convention of shells: 130 for SIGINT, 143 for
   /// SIGTERM.
   [[nodiscard]] int exit_code() const { return 128 + signal; }
 };
 
-/// The job ended because another rank failed; `what()` carries that rank's message.
+/// The job ended because another rank failed; `what()` is the message of that rank.
 struct job_aborted : error {
   using error::error;
 };

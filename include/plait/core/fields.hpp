@@ -19,8 +19,8 @@ consteval int count_fields() {
 
 inline constexpr int most_fields = 8;
 
-/// Calls each(double) for the members of a struct of numbers, in their order; padding bytes are
-/// never read.
+/// Calls each(double) for each member of a struct of numbers, in the order of declaration. Padding
+/// bytes are never read, so that they cannot influence a comparison or a hash.
 template <class T, class Each>
 constexpr void for_each_field(T const& of, Each each) {
   static_assert(

@@ -18,8 +18,8 @@
 #include "plait/core/header_only.hpp"
 #include "plait/core/quote.hpp"
 
-// Together with shared_file.hpp and checkpoint/disk.hpp the only place in plait that opens, maps or
-// writes files. Paths are strings here, since std::filesystem::path converts to a string
+// This header, shared_file.hpp and checkpoint/disk.hpp have the only code in plait that opens, maps
+// or writes files. Paths are strings here, since std::filesystem::path converts to a string
 // implicitly: <filesystem> takes a twentieth of the compile time of a program that needs nothing
 // else from it.
 namespace plait::detail {
@@ -37,7 +37,7 @@ class file_name {
   std::string text_;
 };
 
-/// Refuses to write a file if its folder does not exist.
+/// Checks that the folder in which a file is to be written exists; else throws an error.
 [[gnu::cold]] void require_folder(file_name const& name, std::string const& folder);
 
 /// Returns true if there is a regular file of this name.
@@ -63,7 +63,8 @@ class file_descriptor {
   int value_;
 };
 
-/// A regular file, open for reading. Reads name their position, so that several threads may read.
+/// A regular file, open for reading. Each read states its position, so that several threads may
+/// read at the same time.
 ///
 /// Errors: input_error that names the kind of file, its path and the system's error; also if it is
 ///         not a regular file: opening a pipe or reading a device could block forever.
@@ -77,11 +78,11 @@ class open_file {
   [[nodiscard]] file_name const& name() const { return name_; }
   [[nodiscard]] int descriptor() const { return descriptor_.get(); }
 
-  /// Values at the time when the file was opened.
+  /// The size and other properties, as they were when the file was opened.
   [[nodiscard]] std::size_t size() const { return static_cast<std::size_t>(status_.st_size); }
   [[nodiscard]] ::uid_t owner() const { return status_.st_uid; }
 
-  /// Fills `out` from byte `at` on.
+  /// Fills `out` with bytes of the file, from byte `at` on.
   void read(std::span<std::byte> out, std::size_t at) const;
 
  private:
@@ -99,9 +100,9 @@ struct unmap {
   }
 };
 
-/// A whole file, mapped into memory for reading. No process may change the file meanwhile: bytes
-/// that have been checked could differ when they are used, and a read past the end of a truncated
-/// file ends the program by the signal SIGBUS.
+/// A whole file, mapped into memory for reading. No process may change the file while it is mapped:
+/// bytes could differ from the bytes that were checked, and a read past the end of a truncated file
+/// ends the program by the signal SIGBUS.
 ///
 /// Errors: as for open_file.
 class mapped_file {
@@ -130,7 +131,7 @@ class open_folder {
  public:
   open_folder(std::string const& path, std::string_view kind);
 
-  /// Maps the file of this name in the folder.
+  /// Maps the file `name` in the folder into memory.
   ///
   /// Cost:   allocates no memory for the name.
   /// Errors: input_error, which does not name the file; also if it is not a regular file.
@@ -142,13 +143,13 @@ class open_folder {
 
 /// A file that appears under its name only when it is complete. It is written as plait-<16
 /// digits>.partial in the folder of `path`, and commit() renames it to `path`; the destructor of an
-/// object that was not committed removes it. If the program is killed, a file of that name remains;
+/// object that was not committed removes it. If the program is killed, the temporary file remains;
 /// at every moment `path` is either the old file or the new one. A complete file that cannot be
-/// renamed also remains, and the message names it.
+/// renamed also remains, and the error names it.
 ///
 /// The new file takes over the access mode and access control list of the file that it replaces
-/// and, if the system allows it, also its owner and group. A symbolic link stays, and the file that
-/// it points to is replaced.
+/// and, if the system allows it, also its owner and group. If `path` is a symbolic link, the link
+/// stays, and the file to which it points is replaced.
 ///
 /// Errors:  input_error that names the kind of file, `path` and the system's error; also if `path`
 ///          exists and is not a regular file (replacing would destroy a device such as /dev/null),
@@ -165,24 +166,24 @@ class partial_file {
 
   [[nodiscard]] file_name const& name() const { return name_; }
 
-  /// Reserves this many bytes on the disk if the file system can: a full disk is then an error now
-  /// and not later.
+  /// Reserves this many bytes on the disk, if the file system can, so that a full disk is an error
+  /// now and not during a later write.
   void reserve(std::size_t bytes) const;
 
   void write(std::span<std::byte const> in, std::size_t at) const;
 
-  /// Moves the file to its name and replaces a file that had the name. On return, data and name are
-  /// on the disk.
+  /// Renames the file to `path`, which replaces an existing file. On return, data and name are on
+  /// the disk.
   void commit();
 
-  /// Does the same as commit(), except if a file of the name exists: then it changes nothing and
-  /// returns false.
+  /// Does the same as commit(), but if a file already has the name, it changes nothing and returns
+  /// false.
   [[nodiscard]] bool commit_if_new();
 
  private:
   static std::string folder_of(std::string const& path);
 
-  /// Calls work(); if that fails, the file is kept under its temporary name.
+  /// Calls work(). If it fails, the complete file is kept under its temporary name.
   template <class Work>
   void or_stay(Work work) {
     try {
@@ -197,14 +198,16 @@ class partial_file {
 
   [[nodiscard]] std::string random_digits() const;
 
-  // Sets the owner first: changing the owner may clear bits of the mode.
+  // Gives the file the owner and access mode of the file that it replaces. The owner is set first,
+  // because changing the owner may clear bits of the mode.
   void keep_access() const;
 
   void synchronise(int descriptor) const {
     if (::fsync(descriptor) != 0) name_.fail("cannot be written", errno);
   }
 
-  // A file's name is stored in its folder, which is written to the disk separately.
+  // Brings the file's name to the disk. The name is stored in the folder, which is synchronised
+  // separately from the file.
   void synchronise_folder() const;
 
   file_name name_;
@@ -214,8 +217,8 @@ class partial_file {
   bool stays_ = false;
 };
 
-/// A regular file that grows at its end while other processes read it: when append() returns, its
-/// whole text is in the file.
+/// A regular file to which text is appended while other processes may read it. When append()
+/// returns, the whole text is in the file.
 ///
 /// Errors: input_error that names the kind of file, its path and the system's error; also if it is
 ///         not a regular file.

@@ -58,8 +58,9 @@ PLAIT_DECL open_file::open_file(std::string const& path, std::string_view kind, 
     : name_(kind, path) {
   if (path.find('\0') != std::string::npos)
     name_.refuse("cannot be read: its name has a byte that is 0");
-  // A pipe is not even opened: a process that waits to write to it would see a reader. If a pipe
-  // replaces the file between the two calls, O_NONBLOCK keeps open() from blocking.
+  // The kind is checked before open(), because opening a pipe would let a process that waits to
+  // write to it continue. If a pipe replaces the file between the two calls, O_NONBLOCK keeps
+  // open() from blocking.
   if (::stat(path.c_str(), &status_) == 0) check_kind();
   int const flags =
       O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | (symbolic == links::refused ? O_NOFOLLOW : 0);
@@ -154,7 +155,7 @@ PLAIT_DECL void partial_file::write(std::span<std::byte const> in, std::size_t a
 
 PLAIT_DECL void partial_file::commit() {
   or_stay([this] {
-    look_at_target();  // it may have changed since the constructor
+    look_at_target();  // the target may have changed since the constructor looked at it
     if (replaced_) keep_access();
   });
   synchronise(descriptor_.get());
@@ -167,7 +168,7 @@ PLAIT_DECL void partial_file::commit() {
 
 PLAIT_DECL bool partial_file::commit_if_new() {
   synchronise(descriptor_.get());
-  // link() fails if the name exists; rename() would replace the file.
+  // link() is used because it fails if the name exists, while rename() would replace the file.
   if (::link(partial_.c_str(), target_.c_str()) != 0) {
     if (errno == EEXIST) return false;
     name_.fail("cannot be written", errno);
@@ -206,7 +207,8 @@ PLAIT_DECL void partial_file::look_at_target() {
   }
   if (!S_ISREG(found.st_mode))
     name_.refuse("cannot be written: it exists and is not a regular file");
-  // Write permission for the folder alone would allow the replacement.
+  // The file's own permission is checked, since for a replacement the system requires only write
+  // permission for the folder.
   if (::faccessat(AT_FDCWD, target_.c_str(), W_OK, AT_EACCESS) != 0)
     name_.fail("cannot be written", errno);
   replaced_ = found;
@@ -228,11 +230,12 @@ PLAIT_DECL void partial_file::keep_access() const {
   bool const same = ours.st_uid == replaced_->st_uid && ours.st_gid == replaced_->st_gid;
   if (!same && ::fchown(file, replaced_->st_uid, replaced_->st_gid) != 0 &&
       ::fchown(file, static_cast<::uid_t>(-1), replaced_->st_gid) != 0)
-    mode &= 0707u;  // the group may be another one now, so its rights are removed
+    // The rights of the group are removed, since the file's group may be a different one now.
+    mode &= 0707u;
   if (::fchmod(file, mode) != 0)
     name_.fail("cannot be given the access mode of the old file", errno);
-  // If there is an access control list, the group bits of the mode are not the rights of the group,
-  // but the most that the list can grant.
+  // If the replaced file has an access control list, the group bits of its mode are not the rights
+  // of the group but the most that the list can grant.
   constexpr char const* list = "system.posix_acl_access";
   std::array<char, 4096> entries;  // NOLINT: filled by getxattr
   auto const bytes = ::getxattr(target_.c_str(), list, entries.data(), entries.size());
@@ -247,8 +250,9 @@ PLAIT_DECL void partial_file::keep_access() const {
 PLAIT_DECL void partial_file::synchronise_folder() const {
   file_descriptor const folder(
       ::open(folder_of(target_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (folder.get() < 0 && errno == EACCES) return;  // the folder may be writable, but not readable
-  // Some file systems cannot synchronise a folder and return EINVAL.
+  // A folder that is writable but not readable cannot be opened.
+  if (folder.get() < 0 && errno == EACCES) return;
+  // EINVAL is accepted, because some file systems cannot synchronise a folder.
   if (folder.get() < 0 || (::fsync(folder.get()) != 0 && errno != EINVAL))
     name_.fail("is written, but its folder cannot be brought to the disk", errno);
 }
@@ -265,7 +269,7 @@ PLAIT_DECL growing_file::growing_file(std::string const& path, std::string_view 
   if (descriptor_.get() < 0 || ::fstat(descriptor_.get(), &found) != 0)
     name_.fail("cannot be written", errno);
   if (!S_ISREG(found.st_mode)) name_.refuse("cannot be written: it is not a regular file");
-  // Some file systems have no locks.
+  // A file system without locks returns other errors, which are ignored.
   if (::flock(descriptor_.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
     name_.refuse("cannot be written: another writer has it open");
   if (where == start::empty && ::ftruncate(descriptor_.get(), 0) != 0)

@@ -11,7 +11,7 @@
 
 namespace plait::detail {
 
-// Returns the kind of a zip archive, by its first entry and its own name.
+// Recognises the kind of a zip archive by its first entry and the archive's name.
 PLAIT_DECL file_kind kind_of_zip(std::string_view begin, std::string_view path) {
   constexpr std::size_t name_at = 30;
   if (begin.size() < name_at) return file_kind::zip;
@@ -57,15 +57,16 @@ PLAIT_DECL file_kind kind_of_file(std::string_view begin, std::string_view path)
                                {"\xfe\xff"sv, file_kind::utf16_text},
                                {"\x88\xd8\x34\x01\x01\x00\x00\x00"sv, file_kind::tokens},
                                {"\xa1\xd9\x34\x01\x07\x00\x00\x00"sv, file_kind::tokens},
-                               // A pickle begins with its protocol number. In a file of torch.save
-                               // before version 1.6 a magic number of torch follows.
+                               // A pickle begins with its protocol number, after which torch.save
+                               // before version 1.6 wrote a magic number.
                                {"\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20"sv, file_kind::torch},
                                {"\x80\x02"sv, file_kind::pickle},
                                {"\x80\x03"sv, file_kind::pickle},
                                {"\x80\x04\x95"sv, file_kind::pickle},
                                {"\x80\x05\x95"sv, file_kind::pickle}};
   if (path.ends_with(".distcp")) return file_kind::torch_distributed;
-  // The length of a header, in eight bytes, before the header's '{'.
+  // A safetensors file begins with the length of its header in eight bytes, followed by the
+  // header's '{'.
   if (begin.size() > 8 && begin[8] == '{' && begin.substr(4, 4) == "\0\0\0\0"sv)
     return file_kind::safetensors;
   for (auto const& one : all)
@@ -86,14 +87,15 @@ PLAIT_DECL file_kind kind_of_file(std::string_view begin, std::string_view path)
   return file_kind::unknown;
 }
 
-// Returns a path in single quotes as a word of a command, or FILE if it cannot be quoted so.
+// Returns a path in single quotes for use in a shell command, or FILE if it cannot be quoted in
+// this way.
 PLAIT_DECL std::string word_of_command(std::string const& path) {
   bool const is_plain = path.find('\'') == path.npos && escaped(path) == path;
   return is_plain ? concat({"'", path, "'"}) : "FILE";
 }
 
-// Returns a path with another ending, or with a second ending if it already has this one: a command
-// that writes the result must not overwrite its input.
+// Returns a path with another extension, or with an additional one if it already has this
+// extension: a command that writes the result must not overwrite its input.
 PLAIT_DECL std::string with_ending(std::string const& path, std::string_view ending) {
   auto const name = path.rfind('/') == path.npos ? 0 : path.rfind('/') + 1;
   auto const dot = path.rfind('.');
@@ -123,8 +125,8 @@ PLAIT_DECL std::string text_of_kind(file_kind kind, std::string const& path, fil
       return "is an AppleDouble file, in which macOS stores attributes of another file; that file "
              "has the same name without '._'";
     case file_kind::html:
-      return "is a page in HTML, perhaps the answer of a server that did not give the file; fetch "
-             "it again";
+      return "is a page in HTML, perhaps an error page that a server sent instead of the file; "
+             "download it again";
     case file_kind::json:
       return use == file_use::weights
                  ? "is a text in JSON; if it is the index of weights, name its folder instead"
@@ -218,9 +220,9 @@ PLAIT_DECL std::string text_of_kind(file_kind kind, std::string const& path, fil
   return "";
 }
 
-// Returns true if the first bytes of a file may be a text that begins as a file of another kind
-// does, such as "GGUF is a format" or a table with the column PAR1. Files of these kinds have
-// control characters among their first bytes.
+// Returns true if a file that begins like another kind may nevertheless be a text, such as "GGUF is
+// a format" or a table with the column PAR1. Real files of these kinds have control characters
+// among their first bytes.
 PLAIT_DECL bool may_be_text(file_kind kind, std::string_view begin) {
   bool const begins_with_letters =
       kind == file_kind::gguf || kind == file_kind::parquet || kind == file_kind::other_picture;
@@ -238,7 +240,8 @@ PLAIT_DECL std::string other_kind_text(std::string_view begin, std::string const
   bool const fits = (use == file_use::weights && kind == file_kind::safetensors) ||
                     (use == file_use::tokens && kind == file_kind::tokens) ||
                     (use == file_use::picture && kind == file_kind::picture) ||
-                    (use == file_use::table && kind == file_kind::json) ||  // a cell may begin so
+                    // The first cell of a table may look like JSON.
+                    (use == file_use::table && kind == file_kind::json) ||
                     (use == file_use::text && is_text) ||
                     ((use == file_use::table || use == file_use::text) && may_be_text(kind, begin));
   return fits ? "" : text_of_kind(kind, path, use);

@@ -5,19 +5,18 @@
 
 namespace plait {
 
-/// A number in units of 1e-9, so that it can be a template argument with every compiler; see
-/// `fraction`.
+/// A number in units of 1e-9, stored as an integer so that it can be a template argument with every
+/// compiler; see `fraction`.
 struct nano_fraction {
   std::int64_t nano = 0;
 
   [[nodiscard]] constexpr double number() const { return static_cast<double>(nano) / 1e9; }
 };
 
-/// Makes `value` an option of a layer: `times<fraction(0.5), L>`. Only nine digits after the
-/// decimal point count.
+/// Turns a number into a template argument, for options of layers: `times<fraction(0.5), L>`.
+/// Digits after the ninth decimal place are ignored.
 ///
-/// Errors: does not compile for a number other than 0 that is smaller than 1e-9, or for one of 9e9
-///         or more; both limits apply to the absolute value.
+/// Errors: does not compile if the absolute value is less than 1e-9 and not 0, or is 9e9 or more.
 ///
 /// Example (tests/reference/names_in_use_test.cpp fraction):
 ///     using weaker =

@@ -10,14 +10,14 @@
 
 namespace plait::ext {
 
-/// A reference to a function, or to a callable object, that is called as `Signature` says:
-/// `function_reference<int(float)>`. It is one type for all callables, so a function that takes it
-/// is compiled only once. The callable must outlive it; a temporary that is passed as an argument
-/// lives until the call returns.
+/// A reference to a function or to a callable object with the given signature:
+/// `function_reference<int(float)>`. It is one type for all callables, so a function with such a
+/// parameter is compiled only once. The callable must outlive the reference; a temporary that is
+/// passed as an argument lives until the call returns.
 ///
 /// Cost:    one indirect call.
 /// Errors:  the exceptions of the callable.
-/// Threads: as the callable.
+/// Threads: as for the callable.
 template <class Signature>
 class function_reference;
 
@@ -39,7 +39,7 @@ class function_reference<Result(Arguments...)> {
 
  private:
   union callable {
-    void const* object;  // const or not, as the callable's type says
+    void const* object;  // points to a const or non-const object, according to the callable's type
     void (*function)();
   };
 

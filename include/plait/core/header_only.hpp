@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <version>  // for the macros of the standard library's layout
+#include <version>  // defines the macros that describe the standard library's layout
 
-/// Chooses how a file uses plait. 1, the default: the file compiles all of plait that it needs. 0:
-/// functions that do not depend on the program's types are in a library, the runtime, which is
-/// compiled once per build from include/plait/runtime.cpp and, for components, from
-/// include/plait/runtime/<component>.cpp.
+/// Chooses how a source file uses plait. With 1, the default, the file compiles all of plait that
+/// it needs. With 0, functions that do not depend on the program's types are taken from a library,
+/// the runtime, which is compiled once per build from include/plait/runtime.cpp and, for
+/// components, from include/plait/runtime/<component>.cpp.
 ///
 /// A header x.hpp declares these functions, and x.ipp next to it defines them. With 1 the header
 /// includes x.ipp at its end and the functions are inline. With 0 only the runtime includes x.ipp.
@@ -16,20 +16,22 @@
 #define PLAIT_HEADER_ONLY 1
 #endif
 
-/// Begins each definition in an .ipp file, also of its helpers: in an anonymous namespace they
-/// would differ from file to file, and so would the inline functions that call them.
+/// Begins each definition in an .ipp file. Helper functions have it, too, and are not in an
+/// anonymous namespace: there they would be different functions in each source file, and so the
+/// inline functions that call them would also differ.
 #if PLAIT_HEADER_ONLY
 #define PLAIT_DECL inline
 #else
 #define PLAIT_DECL
 #endif
 
-// A program that mixes both ways does not link, and neither does a program whose runtime was
-// compiled for another C++ standard or another layout of the standard library. For the first, a
-// header-only file defines the variable below as thread-local and the runtime defines it as an
-// ordinary variable; linkers refuse that. For the second, a file that uses the runtime refers to a
-// name that spells out the standard and the layout, such as plait_runtime_of_cpp_202002L_abi_1;
-// only a runtime compiled in the same way defines it.
+// Makes wrong combinations fail at link time. A program that mixes both values does not link, and
+// neither does a program whose runtime was compiled for another C++ standard or another layout of
+// the standard library. To detect the first, a header-only file defines the variable below as
+// thread-local and the runtime defines it as an ordinary variable; linkers refuse that. To detect
+// the second, a file that uses the runtime refers to a name that spells out the standard and the
+// layout, such as plait_runtime_of_cpp_202002L_abi_1; only a runtime compiled in the same way
+// defines it.
 #define PLAIT_JOIN_NAMES(standard, abi, debug) plait_runtime_of_cpp_##standard##_abi_##abi##debug
 #define PLAIT_EXPAND_NAMES(standard, abi, debug) PLAIT_JOIN_NAMES(standard, abi, debug)
 #if defined(_GLIBCXX_DEBUG)

@@ -11,26 +11,26 @@
 
 namespace plait::detail {
 
-/// Returns a copy of the bytes; null if there are none.
+/// Allocates a copy of the bytes and returns it; null if there are no bytes.
 [[nodiscard]] void* copied_bytes(void const* from, std::size_t bytes);
-/// Moves the bytes to a larger allocation and frees the old one.
+/// Moves the bytes to an allocation of `room` bytes, frees the old one and returns the new one.
 [[nodiscard]] void* moved_bytes(void* from, std::size_t bytes, std::size_t room);
 
 }  // namespace plait::detail
 
 namespace plait::ext {
 
-/// A vector for plait's own records and numbers, which takes less compile time than std::vector:
-/// docs/benchmarks.md says how much.
+/// A vector for plait's own records and numbers, which takes less compile time than std::vector
+/// (measured in docs/benchmarks.md).
 ///
 /// It has only the members that plait uses. Slots between size() and the capacity also hold values:
-/// T has a default value, and an erased element lives on in its slot until the slot is overwritten
-/// or the vector is destroyed.
+/// T must have a default constructor, and an erased element is destroyed only when its slot is
+/// overwritten or the vector is destroyed.
 ///
-/// Cost:    push_back is constant on average; the capacity never shrinks, and resize allocates no
-///          more than it needs.
-/// Errors:  std::bad_alloc, and exceptions of copies of elements; some elements may then have been
-///          added.
+/// Cost:    push_back takes constant time on average; the capacity never shrinks, and resize
+///          allocates no more than it needs.
+/// Errors:  std::bad_alloc, and exceptions that copying an element throws; some elements may then
+///          have been added.
 /// Threads: as std::vector.
 template <class T>
 class lean_vector {
@@ -43,7 +43,7 @@ class lean_vector {
   constexpr explicit lean_vector(std::size_t count) : lean_vector() {
     if constexpr (can_be_bytes) {
       resize(count);
-    } else if (count > 0) {  // also for elements that cannot be moved
+    } else if (count > 0) {  // allocates without moving elements, since T may not be movable
       data_ = new T[count]();
       size_ = room_ = count;
     }
@@ -124,13 +124,13 @@ class lean_vector {
     for (std::size_t i = size_; i < count; ++i) data_[i] = T();
     size_ = count;
   }
-  /// Inserts `value` before `place`.
+  /// Inserts `value` at the position `place`, that is, in front of the element there.
   constexpr void insert(T const* place, T value) {
     auto const at = static_cast<std::size_t>(place - data_);
     push_back(std::move(value));
     for (std::size_t i = size_ - 1; i > at; --i) std::swap(data_[i], data_[i - 1]);
   }
-  /// Removes the element at `place`.
+  /// Removes the element at the position `place`.
   constexpr void erase(T const* place) {
     for (auto at = static_cast<std::size_t>(place - data_); at + 1 < size_; ++at)
       data_[at] = std::move(data_[at + 1]);
@@ -145,8 +145,8 @@ class lean_vector {
   }
 
  private:
-  /// True if elements can be moved as bytes, by one function for all types. It is not used in
-  /// constant evaluation, which has no untyped memory.
+  /// True if elements can be copied as bytes, by one function for all types. Constant evaluation
+  /// does not use it, because it has no untyped memory.
   static constexpr bool can_be_bytes =
       std::is_trivially_copyable_v<T> && std::is_copy_assignable_v<T> &&
       std::is_default_constructible_v<T> && alignof(T) <= __STDCPP_DEFAULT_NEW_ALIGNMENT__;

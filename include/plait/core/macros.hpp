@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-/// Marks the call operator of a function object that element-wise operations may call on any
-/// device.
+/// Marks a function that element-wise operations may call on any device, such as the call operator
+/// of a function object.
 #if defined(__CUDACC__)
 #define PLAIT_HOST_DEVICE __host__ __device__
 #else
@@ -10,8 +10,8 @@
 #endif
 
 /// Marks functions that are called in loops over many elements, or in a step of a plan.
-/// PLAIT_INLINED does so for a lambda, after its parameters. Without them, compilers leave a call
-/// in programs with many such functions, and the loop is not vectorised.
+/// PLAIT_INLINED does so for a lambda, after its parameters. Without these macros, compilers do not
+/// inline the functions in programs with many of them, and the loops are not vectorised.
 #if defined(__OPTIMIZE__)
 #define PLAIT_IN_LOOPS [[gnu::always_inline]] inline
 #define PLAIT_INLINED __attribute__((always_inline))

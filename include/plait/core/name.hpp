@@ -13,20 +13,21 @@ namespace plait::ext {
 
 /// A name of up to 32 characters that can be a template argument.
 ///
-/// Cost: four words. The characters are packed into scalar members, because a class with an array
-///       member in the name of a CUDA kernel breaks the host stub that nvcc generates.
+/// Cost: four words of 8 bytes. The characters are packed into scalar members, because a class with
+///       an array member in the name of a CUDA kernel breaks the host stub that nvcc generates.
 struct name {
   std::uint64_t word0 = 0, word1 = 0, word2 = 0, word3 = 0;
 
   static constexpr std::size_t capacity = 32;
 
   constexpr name() = default;
-  /// Takes the packed words; nvcc writes a template argument so for the host compiler.
+  /// Constructs a name from its packed words. nvcc writes a template argument in this form for the
+  /// host compiler.
   constexpr name(std::uint64_t first, std::uint64_t second, std::uint64_t third,
                  std::uint64_t fourth)
       : word0(first), word1(second), word2(third), word3(fourth) {}
 
-  /// Packs a literal; longer than `capacity` is a compile-time error.
+  /// Packs a string literal. A literal longer than `capacity` is a compile-time error.
   template <std::size_t Size>
   consteval name(char const (&text)[Size]) {  // NOLINT: implicit, so that "weight" is a name
     static_assert(Size - 1 <= capacity,
@@ -61,24 +62,26 @@ struct name {
   friend constexpr bool operator==(name const&, name const&) = default;
 };
 
-/// A text of any length that compilers print readably in a message: "h.*.attn.weight" (a `name` is
-/// printed as four numbers). Use it only for template arguments of checks that have failed.
+/// A text of any length that can be a template argument and that compilers print readably in an
+/// error message, such as "h.*.attn.weight"; a `name` would be printed as four numbers. Use it only
+/// for template arguments of checks that have failed.
 template <std::size_t Size>
 struct printed_text {
-  char characters[Size]{};  // ends with a zero, or compilers print numbers
+  char characters[Size]{};  // has a null byte at its end, without which compilers print numbers
 };
-/// A list of texts as one template argument, for a message.
+/// A list of texts as a template argument, for an error message.
 template <printed_text... Texts>
 struct printed_texts {};
 
-/// The text that Make() returns, a name or a container of characters, for a message.
+/// The text that Make() returns, as a template argument for an error message. Make() returns a name
+/// or a container of characters.
 template <auto Make>
 inline constexpr auto printed = [] {
   constexpr std::size_t size = Make().size();
   printed_text<size + 1> out;
   auto const text = Make();
   for (std::size_t i = 0; i != size; ++i) out.characters[i] = text[i];
-  out.characters[size] = '\0';  // clang prints only characters that were written
+  out.characters[size] = '\0';  // without this assignment, clang would not print it as a text
   return out;
 }();
 

@@ -9,9 +9,9 @@
 
 namespace plait::detail {
 
-/// Returns true if all of `name` matches `pattern`, in which a star matches any number of
-/// characters, also none. If `parts` is given, it receives the text that each star matched; earlier
-/// stars match as little as possible.
+/// Returns true if the whole `name` matches `pattern`, in which a star matches any text, even an
+/// empty one. If `parts` is not null, it receives the text that each star matched; the first stars
+/// match as few characters as possible.
 [[gnu::cold]] bool matches(std::string_view pattern, std::string_view name,
                            std::vector<std::string_view>* parts = nullptr);
 

@@ -13,7 +13,7 @@ PLAIT_DECL bool matches(std::string_view pattern, std::string_view name,
   constexpr auto none = std::string_view::npos;
   if (parts != nullptr) parts->clear();
   std::size_t at = 0, star = none, begin = 0,
-              behind = 0;  // the range that `star` matches; `behind` is its end
+              behind = 0;  // `star` matches the text from `begin` to `behind` - 1
   auto const end_part = [&] {
     if (parts != nullptr && star != none) parts->push_back(name.substr(begin, behind - begin));
   };

@@ -1,36 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-/// Names for programs: layers, policies, trainers, data, launch.
+/// Names that programs use: layers, policies, trainers, data sets, launch.
 namespace plait {}
 
-/// Names for authors of backends, policies, schedules and tools; programs seldom need them.
+/// Names that authors of backends, policies, schedules and tools use; programs seldom need them.
 namespace plait::ext {}
 
-/// Helpers of single headers; no other code may use them.
+/// Helpers of plait's headers; no code outside plait may use them.
 namespace plait::detail {
 using namespace ext;
 }
 
-/// The construction of a plan, from the description of a model to the list of its exchanges.
-/// Programs use `plait::explain` and the workload instead.
+/// Code that makes a plan, from the description of a model to the list of its communication
+/// operations. Programs use `plait::explain` and the workload instead.
 namespace plait::planning {
 using namespace ext;
 using namespace detail;
 }  // namespace plait::planning
 
-/// The words in which layers are written as formulas, and the code that derives their bodies from
-/// them.
+/// The vocabulary for writing layers as formulas, and the code that derives forward and backward
+/// from a formula.
 namespace plait::formula {}
 
-/// The parts that run a plan. Programs use `plait::launch` and `plait::trainer` instead.
+/// Code that runs a plan. Programs use `plait::launch` and `plait::trainer` instead.
 namespace plait::execution {
 using namespace ext;
 using namespace detail;
 using namespace planning;
 }  // namespace plait::execution
 
-/// Matrix products and element-wise functions for processors and kernels, used by backends.
+/// Matrix products and element-wise functions for CPUs and for kernels, which backends use.
 namespace plait::host_maths {
 using namespace ext;
 }
@@ -41,7 +41,7 @@ namespace plait::cuda_requirements {
 using namespace ext;
 }
 
-/// Checks of layers and policies for the tests of programs.
+/// Checks of layers and policies, which programs can use in their tests.
 namespace plait::testing {
 using namespace ext;
 using namespace planning;

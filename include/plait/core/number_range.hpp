@@ -10,12 +10,12 @@
 
 namespace plait::ext {
 
-/// The values that an option accepts, and the text for them in messages.
+/// The range of values that an option accepts, and the text by which errors describe it.
 struct number_range {
   double least = 0, most = 0;
   char const* text = "";
 
-  /// Returns false for NaN.
+  /// Returns true if the value is in the range; false for NaN.
   [[nodiscard]] constexpr bool contains(double value) const {
     return value >= least && value <= most;
   }
@@ -25,7 +25,7 @@ struct number_range {
 
 namespace plait {
 
-/// Ranges that several options share.
+/// Ranges that several options have in common.
 namespace number_ranges {
 
 inline constexpr double greatest_finite = std::numeric_limits<double>::max();
@@ -48,15 +48,15 @@ inline constexpr ext::number_range at_least_1{1, infinite, "at least 1"};
 
 namespace detail {
 
-/// Returns a number as text for a message, with six digits.
+/// Returns a number as text for an error message, with six digits.
 [[gnu::cold]] std::string number_text(double value);
 
-/// Requires that the value of an option, such as "trainer_options::clip", is in its range.
+/// Checks that the value of an option, such as "trainer_options::clip", is in its range.
 ///
 /// Errors: input_error with the option, its value and its range.
 [[gnu::cold]] void require_range(std::string const& option, double value,
                                  number_range const& range);
-/// Requires the same for a duration, in seconds.
+/// Checks that a duration is in a range, which is in seconds.
 [[gnu::cold]] void require_range(std::string const& option, std::chrono::duration<double> value,
                                  number_range const& range);
 

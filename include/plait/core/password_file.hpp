@@ -11,14 +11,14 @@
 
 namespace plait::detail {
 
-/// Refuses a file with a secret that users other than this one and root may read.
+/// Refuses a file with a secret if users other than this user and root may read it.
 ///
 /// Errors: input_error that names the kind of file and its path.
 void require_private(open_file const& file);
 
 /// Returns the password in a file, which must be its first and only line.
 ///
-/// Errors: input_error that names the file; messages never contain anything of its contents.
+/// Errors: input_error that names the file; its text never contains anything of the file's content.
 [[nodiscard]] std::string read_password(std::filesystem::path const& path);
 
 }  // namespace plait::detail

@@ -8,13 +8,13 @@
 
 namespace plait {
 
-/// The types of numbers in a job: `parallel<Model, Policy, precision<bfloat16, float>>`.
+/// The element types of a job: `parallel<Model, Policy, precision<bfloat16, float>>`.
 ///
 /// `Compute` is the type of activations and of the parameters that layers see. `Parameters` is the
 /// type of the parameters that the optimizer updates, and of the optimizer state. `Reduce` is the
-/// type of parameter gradients, which are summed over microbatches and ranks. Slots that layers
-/// declare, such as statistics, are in accumulate_t<Compute>. For example, precision<bfloat16,
-/// float> is the usual mixed precision: bfloat16 compute, float master weights.
+/// type of parameter gradients, which are summed over microbatches and ranks. State that layers
+/// declare, such as running statistics, has the type accumulate_t<Compute>. For example,
+/// precision<bfloat16, float> is the usual mixed precision: bfloat16 compute, float master weights.
 template <class Compute, class Parameters = Compute, class Reduce = Parameters>
 struct precision {
   static_assert(
@@ -53,7 +53,7 @@ struct precision_of<precision<Compute, Parameters, Reduce>> {
 
 namespace plait::ext {
 
-/// The precision for `Element`: itself if it is a precision, else precision<Element>.
+/// The precision for `Element`: `Element` itself if it is a precision, else precision<Element>.
 template <class Element>
 using precision_of = typename detail::precision_of<Element>::type;
 

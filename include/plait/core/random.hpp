@@ -8,7 +8,8 @@
 
 namespace plait::ext {
 
-/// Four 32-bit words: one block of random bits, or the counter from which it is computed.
+/// Four words of 32 bits: a block of random bits, or the counter from which such a block is
+/// computed.
 struct random_block {
   std::uint32_t word[4];
 };
@@ -40,7 +41,7 @@ struct random_key {
   std::uint32_t step = 0;
 };
 
-/// Returns the block of random numbers `4*block` to `4*block+3` of the stream `key`.
+/// Returns the block with the random numbers `4*block` to `4*block+3` of the stream `key`.
 PLAIT_HOST_DEVICE constexpr random_block random_bits(random_key key, std::uint64_t block) {
   return philox(key.seed, {{static_cast<std::uint32_t>(block),
                             static_cast<std::uint32_t>(block >> 32), key.site, key.step}});
@@ -51,14 +52,14 @@ PLAIT_HOST_DEVICE constexpr std::uint32_t random_word(random_key key, std::uint6
   return random_bits(key, index / 4).word[index % 4];
 }
 
-/// Returns the threshold for dropout: numbers whose word is below it are dropped, which happens
-/// with `probability` in [0, 1), to within 2^-32.
+/// Returns the threshold for dropout: a value is dropped if its random word is less than the
+/// threshold, which happens with `probability` in [0, 1), to within 2^-32.
 constexpr std::uint32_t dropout_threshold(double probability) {
   double const scaled = probability * 4294967296.0;
   return scaled < 4294967295.0 ? static_cast<std::uint32_t>(scaled) : 4294967295u;
 }
 
-/// Converts 32 bits to a uniform number in (0, 1), never 0 or 1.
+/// Converts 32 random bits to a uniform number between 0 and 1, both excluded.
 PLAIT_HOST_DEVICE constexpr double uniform_from_bits(std::uint32_t bits) {
   return (static_cast<double>(bits) + 0.5) * (1.0 / 4294967296.0);
 }

@@ -14,7 +14,8 @@
 
 namespace plait::detail {
 
-// The vector types of a processor: how many numbers it computes at once.
+// The vector types for a set of CPU instructions: two lanes compute two numbers at once, four lanes
+// four.
 struct two_lanes {
   static constexpr int count = 2;
   typedef double real __attribute__((vector_size(16)));
@@ -26,11 +27,12 @@ struct four_lanes {
   typedef std::uint64_t bits __attribute__((vector_size(32)));
 };
 
-// Standard normal numbers, as many at a time as the processor has lanes: sqrt(-2 log u) cos(2 pi v)
-// of two words of the generator (Box-Muller). Each operation is a single correctly rounded
-// operation of IEEE 754, or an exact product for which fusing makes no difference, so every
-// compiler, option and processor gives the same bits. Vectors are passed by reference, since
-// passing them by value depends on the instruction set.
+// Computes standard normal numbers, one in each lane of a vector, by the method of Box and Muller:
+// sqrt(-2 log u) cos(2 pi v), where u and v are uniform numbers from two words of the random
+// generator. Each operation is a single correctly rounded operation of IEEE 754, or an exact
+// product for which fusing makes no difference, so every compiler, option and processor gives the
+// same bits. Vectors are passed by reference, since passing them by value depends on the
+// instruction set.
 template <bool has_avx2>
 struct normal_lanes {
   using vectors = std::conditional_t<has_avx2, four_lanes, two_lanes>;
@@ -38,24 +40,26 @@ struct normal_lanes {
   using bits = typename vectors::bits;
   static constexpr int lanes = vectors::count;
 
-  static constexpr std::uint64_t two_to_52 = 0x4330000000000000u;  // as a double, ulp 1
+  // The bits of the double 2^52; between 2^52 and 2^53 doubles are the integers.
+  static constexpr std::uint64_t two_to_52 = 0x4330000000000000u;
   static constexpr std::uint64_t low_half = 0xffffffffu;
 
-  // Sets out to the product of the low halves of a and b.
+  // Sets `out` to the products of the low halves (32 bits) of the lanes of a and b.
   [[gnu::always_inline]] static inline void multiply(bits const& a, bits const& b, bits& out) {
 #if defined(__x86_64__) && !defined(__clang__)
-    if constexpr (has_avx2)  // g++ would multiply the high halves, too
+    if constexpr (has_avx2)  // for a * b, g++ would also multiply the high halves
       asm("vpmuludq %2, %1, %0" : "=x"(out) : "x"(a), "xm"(b));
     else
 #endif
       out = (a & low_half) * b;
   }
 
-  // `lanes` blocks of the stream from `block` on, equal to the results of random_bits; words are in
-  // the low halves.
+  // Computes `lanes` blocks of the stream, from number `block` on, which are equal to the results
+  // of random_bits. The words of the blocks are in the low halves of the lanes of `word`.
   [[gnu::always_inline]] static inline void philox(random_key key, std::uint64_t block,
                                                    bits (&word)[4]) {
-    bits word0 = bits{} + block;  // high halves are not read before the end
+    // The high halves may have any bits until the end, where they are cleared.
+    bits word0 = bits{} + block;
     for (int lane = 1; lane < lanes; ++lane) word0[lane] += std::uint64_t(lane);
     bits word1 = word0 >> 32;
     bits word2 = bits{} + key.site;
@@ -79,32 +83,34 @@ struct normal_lanes {
     word[3] = word3 & low_half;
   }
 
-  // Keeps an inexact product from being fused with the sum that it is added to.
+  // Prevents the compiler from fusing an inexact product with the sum to which it is added.
   [[gnu::always_inline]] static inline void round([[maybe_unused]] real& product) {
 #if !defined(__x86_64__) || defined(__FMA__) || defined(__FMA4__)
     std::uint64_t all = ~std::uint64_t{0};
-    asm("" : "+r"(all));  // from here on, only the program knows that this mask keeps all bits
+    asm("" : "+r"(all));  // the compiler does not know from here on that this mask keeps all bits
     product = (real)((bits)product & all);
 #endif
   }
 
-  // value = value * x + coefficient, with two roundings.
+  // Computes value = value * x + coefficient, a step of Horner's scheme, with two roundings.
   [[gnu::always_inline]] static inline void step(real& value, real const& x, double coefficient) {
     value *= x;
     round(value);
     value += coefficient;
   }
 
-  // out = -2 log((word + 1/2) / 2^32), within 0.54 ulp.
+  // Computes out = -2 log((word + 1/2) / 2^32), with an error of at most 0.54 ulp.
   //
-  // word + 1/2 = 2^k m with m in [sqrt(1/2), sqrt(2)) and log m = 2 artanh((m-1) / (m+1)). With
-  // q = -4 (m-1) / (m+1) the result is (32 - k) 2 log 2 + q + q^3 p(q^2), where q is the sum of its
-  // leading 19 bits and a rest, so that what is rounded before the last sum is small.
+  // word + 1/2 = 2^k m with m in [sqrt(1/2), sqrt(2)) and log m = 2 artanh((m-1) / (m+1)). With q =
+  // -4 (m-1) / (m+1) the result is (32 - k) 2 log 2 + q + q^3 p(q^2), where p is a polynomial. q is
+  // split into its leading 19 bits, q_high, and a rest, q_low, so that only small terms are rounded
+  // before the last sum.
   [[gnu::always_inline]] static inline void minus_twice_log(bits const& word, real& out) {
     constexpr std::uint64_t root_half = 0x3fe6a09e667f3bcdu;  // sqrt(1/2) as a double
     constexpr std::uint64_t fraction = (std::uint64_t{1} << 52) - 1;
     real const number = (real)(word | two_to_52) - (0x1p52 - 0.5);
-    bits const shifted = (bits)number - (root_half - (fraction + 1));  // k + 1, bits of m
+    // The upper 12 bits are k + 1, the lower 52 the bits of m minus root_half.
+    bits const shifted = (bits)number - (root_half - (fraction + 1));
     real const k = (real)(shifted >> 52 | two_to_52) - (0x1p52 + 33);
     real const m = (real)((shifted & fraction) + root_half);
     real const denominator = m + 1;
@@ -115,7 +121,8 @@ struct normal_lanes {
     round(q_low);
     real const q = q_high + q_low;
     real const square = q * q;
-    real tail = real{} + 0x1.0f631030c3915p-36;  // minimax: 2^-66 of the result
+    // The minimax polynomial p; its error is 2^-66 of the result.
+    real tail = real{} + 0x1.0f631030c3915p-36;
     step(tail, square, 0x1.0f5cc95014564p-32);
     step(tail, square, 0x1.3b20ab8ac13aep-28);
     step(tail, square, 0x1.745cde35c5e89p-24);
@@ -125,25 +132,28 @@ struct normal_lanes {
     step(tail, square, 0x1.5555555555555p-6);
     tail *= square * q;
     round(tail);
-    real const whole = k * -0x1.62e42fefa3a00p+0;  // -2 log 2, the first 44 bits: exact
+    // K times the first 44 bits of -2 log 2, which is exact.
+    real const whole = k * -0x1.62e42fefa3a00p+0;
     real rest = k * 0x1.0ca86c3898d00p-48;
     round(rest);
     real const sum = whole + q_high;
     out = sum + ((((whole - sum) + q_high) + rest) + (q_low + tail));
   }
 
-  // out = cos(a), where a is 2 pi (word + 1/2) / 2^32 rounded to a double, within 0.54 ulp.
+  // Computes out = cos(a) with an error of at most 0.54 ulp, where a is 2 pi (word + 1/2) / 2^32,
+  // rounded to a double.
   //
-  // In quarters of a turn the angle is t + e, where t is exact and e comes from rounding a; the
-  // cosine is sin(pi/2 (x + e)) with x = |t - 2| - 1, which is exact, too. sin(pi/2 x) = x S(x^2),
-  // and S = 1.57 - 0.65 x^2 + 0.08 x^4 - ...: these three terms have leading parts that are
+  // In quarters of a turn the angle is t + e, where t is exact and e is the error from rounding a;
+  // the cosine is sin(pi/2 (x + e)) with x = |t - 2| - 1, which is exact, too. sin(pi/2 x) = x
+  // S(x^2), and S = 1.57 - 0.65 x^2 + 0.08 x^4 - ...: these three terms have leading parts that are
   // multiples of 2^-52, so that their sum `high` is exact.
   [[gnu::always_inline]] static inline void cosine(bits const& word, real& out) {
     constexpr double a1 = 0x1.4abbdp-1, a2 = 0x1.466bcp-4;
     real const number = (real)(word | two_to_52) - (0x1p52 - 0.5);
     real angle = number * 0x1.921fb54442d18p-30;
     round(angle);
-    real last = number * 0x1.a308d313198a3p-71;  // 2 pi in three parts
+    // 2 pi is split into three parts, here and in `error`.
+    real last = number * 0x1.a308d313198a3p-71;
     round(last);
     real const error = (((angle - number * 0x1.921fcp-30) - number * -0x1.5777cp-51) - last) *
                        0x1.45f306dc9c883p-1;
@@ -152,9 +162,9 @@ struct normal_lanes {
     real const e = (real)((bits)error ^ sign);
     real const x = (real)((bits)from_half ^ sign) * 0x1p-30 - 1;
 
-    real const x_high = (x + 0x1.8p37) - 0x1.8p37;  // a multiple of 2^-15
+    real const x_high = (x + 0x1.8p37) - 0x1.8p37;  // x rounded to a multiple of 2^-15
     real const leading = x_high * x_high;
-    real rest = (x + x_high) * ((x - x_high) + e);  // (x + e)^2 - leading
+    real rest = (x + x_high) * ((x - x_high) + e);  // equals (x + e)^2 - leading
     round(rest);
     real const square = leading + rest;
     real const square_high = (square + 0x1.8p37) - 0x1.8p37;
@@ -163,7 +173,7 @@ struct normal_lanes {
     round(fourth);
     real second = rest * a1;
     round(second);
-    real low = real{} - 0x1.7fc4fa78b2afcp-45;  // minimax: error 2^-69
+    real low = real{} - 0x1.7fc4fa78b2afcp-45;  // a minimax polynomial with an error of 2^-69
     step(low, square, 0x1.aac466a480769p-38);
     step(low, square, -0x1.6fad68b12e0ddp-31);
     step(low, square, 0x1.e8f43410d4823p-25);
@@ -182,19 +192,19 @@ struct normal_lanes {
     out = x * first + (product + shift);
   }
 
-  // Takes the root in place.
+  // Replaces each lane by its square root.
   [[gnu::always_inline]] static inline void square_root(real& value) {
 #if defined(__x86_64__)
-    if constexpr (has_avx2)  // std::sqrt may set errno, so it would take one lane at a time
+    // Std::sqrt may set errno, so the compiler would compute the lanes one by one.
+    if constexpr (has_avx2)
       asm("vsqrtpd %0, %%ymm0\n\tvmovupd %%ymm0, %0" : "+m"(value) : : "xmm0");
     else
 #endif
       for (int lane = 0; lane < lanes; ++lane) value[lane] = std::sqrt(value[lane]);
   }
 
-  // Writes numbers 8 * group to 8 * (group + groups) - 1 of the stream. Several pieces of two
-  // numbers per lane are computed step by step together, as the steps of one piece depend on each
-  // other.
+  // Writes the numbers 8 * group to 8 * (group + groups) - 1 of the stream. The steps of one number
+  // depend on each other, so up to `most` vectors are computed side by side, step by step.
   [[gnu::always_inline]] static inline void fill(random_key key, std::uint64_t group,
                                                  std::size_t groups, double* out) {
     constexpr std::size_t most = 8;
@@ -229,21 +239,23 @@ struct normal_lanes {
 }
 #endif
 
-// Writes numbers 8 * group to 8 * (group + groups) - 1 of the stream.
+// Writes the numbers 8 * group to 8 * (group + groups) - 1 of the stream.
 void normal_groups(random_key key, std::uint64_t group, std::size_t groups, double* out);
 
 }  // namespace plait::detail
 
 namespace plait::ext {
 
-/// Returns standard normal number `index` of the stream (Box-Muller on two words of a block). Every
-/// compiler, every option except -ffast-math and every processor gives the same bits.
+/// Returns standard normal number `index` of the stream (Box-Muller, from two words of a block).
+/// The bits are the same with every compiler, with every option except -ffast-math, and on every
+/// processor.
 ///
-/// Cost: computes the eight numbers of its group; see random_normals.
+/// Cost: computes all eight numbers of the group that has `index`; for many numbers use
+///       random_normals.
 double random_normal(random_key key, std::uint64_t index);
 
-/// Fills `out` with `scale` times the standard normal numbers of the stream from `first` on; each
-/// equals random_normal of its index.
+/// Fills `out` with normal random numbers of standard deviation `scale`: number i is `scale` times
+/// random_normal(key, first + i).
 ///
 /// Cost: 6 ns per number with AVX2, 12 to 16 without.
 template <class T>

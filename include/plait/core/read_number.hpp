@@ -9,8 +9,8 @@
 namespace plait::detail {
 
 /// Reads a text that is a decimal number from its first to its last character, in every locale, as
-/// the nearest double. A number too near to 0 becomes 0 with its sign, and a number too large
-/// becomes infinite, as in C and Python. Returns nothing for all other texts.
+/// the nearest double. A number that is too near to 0 becomes 0 with the same sign, and a number
+/// that is too large becomes infinite, as in C and Python. Returns nullopt for all other texts.
 ///
 /// All of plait reads real numbers by this function, so that a number means the same in a table, on
 /// a command line and in a checkpoint.

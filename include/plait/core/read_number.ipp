@@ -9,8 +9,8 @@
 
 namespace plait::detail {
 
-// Returns true if a decimal number is between -1 and 1. The number is not 0, and its power of ten
-// is far from 0, since no double can hold it.
+// Returns true if the absolute value of a decimal number is less than 1. The number must not be 0,
+// and must be too large or too small for a double, so that its power of ten decides.
 PLAIT_DECL bool is_below_1(std::string_view number) {
   auto const e = number.find_first_of("eE");
   auto const digits = number.substr(0, e);

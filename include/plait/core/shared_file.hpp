@@ -16,7 +16,7 @@
 
 namespace plait::detail {
 
-/// A folder that belongs to this user and in which other users can create nothing. If it does not
+/// A folder that belongs to this user and in which other users cannot create files. If it does not
 /// exist, it is created for this user only; its parent folder must exist.
 ///
 /// Errors: input_error that names the kind of folder, its path and the system's error; also if it
@@ -36,12 +36,13 @@ class own_folder {
   file_descriptor descriptor_;
 };
 
-/// A new file, for this user only, whose bytes are memory that other processes can map while it is
-/// written; they are 0 at first. Written bytes stay in the file however the process ends. Its disk
-/// space is reserved at once: a write to a full disk would end the program by the signal SIGBUS.
+/// A new file, accessible to this user only, that is mapped into memory, so that writing to the
+/// memory changes the file. Other processes can map it at the same time. Its bytes are 0 at first.
+/// Written bytes stay in the file however the process ends. The disk space is reserved at once,
+/// because a write to memory on a full disk would end the program by the signal SIGBUS.
 ///
-/// Errors: input_error that names the kind of file, its path and the system's error; also if the
-///         name exists already.
+/// Errors: input_error that names the kind of file, its path and the system's error; also if a file
+///         of that name exists.
 class shared_file {
  public:
   shared_file(own_folder const& folder, std::string name, std::size_t bytes, std::string_view kind);
@@ -52,7 +53,7 @@ class shared_file {
   [[nodiscard]] std::span<std::byte> bytes() const {
     return {static_cast<std::byte*>(data_), size_};
   }
-  /// Removes the name; the bytes stay usable.
+  /// Removes the file's name; the mapped bytes stay usable.
   void remove() const noexcept { ::unlinkat(folder_->descriptor(), own_name_.c_str(), 0); }
 
  private:

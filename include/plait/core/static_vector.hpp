@@ -8,8 +8,8 @@
 
 namespace plait::ext {
 
-/// A view of the elements of a static_vector or an array of any length; it is cheaper to compile
-/// than std::span.
+/// A view of the elements of a static_vector or of an array, of any capacity. It takes less compile
+/// time than std::span.
 template <class T>
 struct static_view {
   T const* first = nullptr;
@@ -21,7 +21,8 @@ struct static_view {
   [[nodiscard]] constexpr T const* end() const { return first + count; }
 };
 
-/// A vector that stores up to `Capacity` elements in itself, so that a plan can be a constant.
+/// A vector that stores up to `Capacity` elements within the object and allocates nothing, so that
+/// a plan can be a compile-time constant.
 template <class T, int Capacity>
 struct static_vector {
   static constexpr int capacity = Capacity > 0 ? Capacity : 1;

@@ -9,9 +9,9 @@
 #include "plait/core/namespaces.hpp"
 
 // Long lists of types. The standard library's tuple_cat instantiates the tuples, and its
-// tuple_element steps through the list: both need instantiations in the square of the length. Here
-// a list is a std::tuple<...> that is never instantiated. Fold expressions are avoided, since clang
-// nests them, 256 deep at most.
+// tuple_element steps through the list: for both, the number of instantiations grows as the square
+// of the length. Here a list is a std::tuple<...> that is never instantiated. Fold expressions are
+// avoided, because clang nests them and stops at a depth of 256.
 namespace plait::detail {
 
 template <std::size_t Index, class T>
@@ -33,7 +33,8 @@ struct type_table<std::tuple<Types...>>
 template <std::size_t Index, class T>
 indexed_type<Index, T> find_type(indexed_type<Index, T> const*);
 
-// Called by its full name: argument-dependent lookup would make compilers instantiate the tuple.
+// Call this function by its qualified name: for an unqualified call, argument-dependent lookup
+// would make compilers instantiate the tuple.
 template <class List, std::size_t Index>
 struct type_at_index {
   using type = typename decltype(detail::find_type<Index>(
@@ -57,18 +58,18 @@ struct joined_lists<std::tuple<A...>> {
 template <class... A, class... B, class... More>
 struct joined_lists<std::tuple<A...>, std::tuple<B...>, More...>
     : joined_lists<std::tuple<A..., B...>, More...> {};
-/// Joins eight lists at once, so that long sequences of lists take few steps.
+/// Joins eight lists in one instantiation, so that long sequences of lists need few instantiations.
 template <class... A, class... B, class... C, class... D, class... E, class... F, class... G,
           class... H, class... More>
 struct joined_lists<std::tuple<A...>, std::tuple<B...>, std::tuple<C...>, std::tuple<D...>,
                     std::tuple<E...>, std::tuple<F...>, std::tuple<G...>, std::tuple<H...>, More...>
     : joined_lists<std::tuple<A..., B..., C..., D..., E..., F..., G..., H...>, More...> {};
 
-/// One std::tuple<...> of the types of several lists.
+/// A std::tuple<...> with the types of several lists, concatenated.
 template <class... Lists>
 using join_lists = typename joined_lists<Lists...>::type;
 
-/// Evaluates a long pack in order: `in_order{(f<T>(), 0)...}`.
+/// Evaluates the expressions of a long pack in order: `in_order{(f<T>(), 0)...}`.
 struct in_order {
   constexpr in_order(std::initializer_list<int>) {}
 };

@@ -24,7 +24,7 @@ template <class T>
 /// for plait::measures::top<5> and for outer<int>::top.
 [[nodiscard]] constexpr std::string_view plain_name(std::string_view type) {
   std::size_t begin = 0, end = type.size();
-  int depth = 0;  // number of open brackets
+  int depth = 0;  // the number of open brackets
   for (std::size_t i = 0; i < type.size(); ++i) {
     char const now = type[i];
     bool const opens = now == '<' || now == '(' || now == '{';
