@@ -22,9 +22,9 @@
 #include "plait/train/state/step_memory.hpp"
 #include "plait/train/work_between_steps.hpp"
 
-// Instances of templates for ranks that are threads. Nearly every program needs them, and they
-// contain no type of the program. The runtime defines them; a program that links the runtime
-// declares them extern. docs/benchmarks.md lists their sizes.
+// Instances of templates for ranks that are threads of one process. Nearly every program needs
+// them, and they contain no type of the program, so they are compiled once, in the runtime. A
+// program that links the runtime declares them extern. docs/benchmarks.md lists their sizes.
 #if !defined(PLAIT_INSTANCE)
 #define PLAIT_INSTANCE extern template
 #endif
