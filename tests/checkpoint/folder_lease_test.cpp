@@ -318,7 +318,7 @@ class orders {
         } catch (simulated::killed const&) {
         } catch (plait::input_error const& problem) {
           ++of.refused_;
-          if (std::string(problem.what()).find("all the time") != std::string::npos)
+          if (std::string(problem.what()).find("keep changing it") != std::string::npos)
             of.note(problem.what());
         }
         of.disk_.end_of(process);
