@@ -55,8 +55,8 @@ void expect_sound_activations(std::size_t rows) {
       auto const place = [&](residence const& where, std::size_t offset, auto& transient) {
         if (where.root != v) return;
         range const mine{"value " + std::to_string(v), offset, offset + bytes_of(v)};
-        if (where.where == home::kept) record.push_back(mine);
-        if (where.where == home::transient) transient.push_back(mine);
+        if (where.where == storage_kind::kept) record.push_back(mine);
+        if (where.where == storage_kind::transient) transient.push_back(mine);
       };
       place(Plan::storage.values[index], layout.value_offset[index], forward);
       place(Plan::storage.gradients[index], layout.gradient_offset[index], backward);

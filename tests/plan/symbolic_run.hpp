@@ -23,7 +23,7 @@ template <class Plan>
 class symbolic_run {
   using symbol = std::string;
   using contents = std::vector<symbol>;
-  using buffer_key = std::pair<home, int>;
+  using buffer_key = std::pair<storage_kind, int>;
   static constexpr auto& code = Plan::code;
   static constexpr int ranks = Plan::tensor_ranks;
 
@@ -36,26 +36,26 @@ class symbolic_run {
   symbolic_run(int item, int rank, storage_type const& storage, reruns_type const* reruns = nullptr,
                int what = 0)
       : piece_(code.items[item]), rank_(rank), storage_(storage) {
-    if (place(false, piece_.in).where != home::input)
+    if (place(false, piece_.in).where != storage_kind::input)
       fail("the input is not looked for in its buffer");
     values_[std::size_t(piece_.in)] = fresh(piece_.in, "input");
     memory_[key(false, piece_.in)] = buffer_of(false, piece_.in, values_[std::size_t(piece_.in)]);
     for (int s = piece_.first_step; s < piece_.end_step; ++s) forward(s);
     expect_holds(false, piece_.out, "the item's output");
-    if (place(false, piece_.out).where != home::output) fail("the output is not in its buffer");
+    if (place(false, piece_.out).where != storage_kind::output) fail("the output is not in its buffer");
 
     // Values that exist only within a call are undefined when the backward begins.
-    std::erase_if(memory_, [](auto const& entry) { return entry.first.first == home::transient; });
+    std::erase_if(memory_, [](auto const& entry) { return entry.first.first == storage_kind::transient; });
     if (reruns != nullptr) run_again(*reruns, what);
     saved_ = std::exchange(memory_, {});
-    if (place(true, piece_.out).where != home::output)
+    if (place(true, piece_.out).where != storage_kind::output)
       fail("the gradient of the output is not looked for in its buffer");
     gradients_[std::size_t(piece_.out)] = fresh(piece_.out, "seed");
     write(true, piece_.out, gradients_[std::size_t(piece_.out)]);
     for (int s = piece_.end_step - 1; s >= piece_.first_step; --s) backward(s);
     if (Plan::needs_gradient[std::size_t(piece_.in)]) {
       expect_holds(true, piece_.in, "the gradient of the item's input");
-      if (place(true, piece_.in).where != home::input) fail("the gradient is not in its buffer");
+      if (place(true, piece_.in).where != storage_kind::input) fail("the gradient is not in its buffer");
     }
   }
 
@@ -71,7 +71,7 @@ class symbolic_run {
     auto const levels = level_records(code, Plan::tree.leaves, storage_, reruns);
     std::erase_if(memory_, [&](auto const& entry) {
       auto const& [where, root] = entry.first;
-      return where == home::kept && levels.root[std::size_t(root)] <= what;
+      return where == storage_kind::kept && levels.root[std::size_t(root)] <= what;
     });
     for (int s = piece_.first_step; s < piece_.end_step; ++s) {
       bool const runs = (reruns.step[std::size_t(s)] >> what & 1) != 0;
@@ -82,7 +82,7 @@ class symbolic_run {
         fail("the slots of step " + std::to_string(s) + " are neither kept nor made again");
     }
     expect_holds(false, piece_.out, "the item's output, behind what is made again,");
-    std::erase_if(memory_, [](auto const& entry) { return entry.first.first == home::transient; });
+    std::erase_if(memory_, [](auto const& entry) { return entry.first.first == storage_kind::transient; });
   }
   [[nodiscard]] residence place(bool of_gradient, int value) const {
     return of_gradient ? storage_.gradients[std::size_t(value)]
@@ -90,7 +90,7 @@ class symbolic_run {
   }
   [[nodiscard]] buffer_key key(bool of_gradient, int value) const {
     auto const at = place(of_gradient, value);
-    bool const outside = at.where == home::input || at.where == home::output;
+    bool const outside = at.where == storage_kind::input || at.where == storage_kind::output;
     return {at.where, outside ? 0 : at.root};
   }
   [[nodiscard]] contents fresh(int value, std::string const& what) const {
@@ -151,7 +151,7 @@ class symbolic_run {
       fail(step + " overwrites what it reads");
   }
   void expect_not_input(int value, std::string const& step) {
-    if (place(false, value).where == home::input) fail(step + " writes to the item's input");
+    if (place(false, value).where == storage_kind::input) fail(step + " writes to the item's input");
   }
 
   /// Returns the result of a move of `in`: equal symbols if the numbers do not change.
@@ -296,8 +296,8 @@ void expect_fits(auto const& storage) {
       auto const at =
           of_gradient ? storage.gradients[std::size_t(v)] : storage.values[std::size_t(v)];
       auto const& piece = code.items[code.values[v].item];
-      int const owner = at.where == home::input    ? piece.in
-                        : at.where == home::output ? piece.out
+      int const owner = at.where == storage_kind::input    ? piece.in
+                        : at.where == storage_kind::output ? piece.out
                                                    : at.root;
       std::size_t const blocks = at.row_block ? std::size_t(Plan::tensor_ranks) : 1;
       EXPECT_LE(count(v) * blocks, count(owner))
