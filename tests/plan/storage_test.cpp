@@ -61,7 +61,8 @@ struct broken : Plan {
     int into = -1;
     for (int v = 0, seen = 0; v < Plan::code.values.size(); ++v) {
       auto& at = out.values[std::size_t(v)];
-      if (at.root != v || at.where == storage_kind::input || at.where == storage_kind::output) continue;
+      if (at.root != v || at.where == storage_kind::input || at.where == storage_kind::output)
+        continue;
       if (into < 0) into = v;
       else if (++seen == Merged) at = out.values[std::size_t(into)];
     }

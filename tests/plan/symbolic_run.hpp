@@ -42,10 +42,12 @@ class symbolic_run {
     memory_[key(false, piece_.in)] = buffer_of(false, piece_.in, values_[std::size_t(piece_.in)]);
     for (int s = piece_.first_step; s < piece_.end_step; ++s) forward(s);
     expect_holds(false, piece_.out, "the item's output");
-    if (place(false, piece_.out).where != storage_kind::output) fail("the output is not in its buffer");
+    if (place(false, piece_.out).where != storage_kind::output)
+      fail("the output is not in its buffer");
 
     // Values that exist only within a call are undefined when the backward begins.
-    std::erase_if(memory_, [](auto const& entry) { return entry.first.first == storage_kind::transient; });
+    std::erase_if(memory_,
+                  [](auto const& entry) { return entry.first.first == storage_kind::transient; });
     if (reruns != nullptr) run_again(*reruns, what);
     saved_ = std::exchange(memory_, {});
     if (place(true, piece_.out).where != storage_kind::output)
@@ -55,7 +57,8 @@ class symbolic_run {
     for (int s = piece_.end_step - 1; s >= piece_.first_step; --s) backward(s);
     if (Plan::needs_gradient[std::size_t(piece_.in)]) {
       expect_holds(true, piece_.in, "the gradient of the item's input");
-      if (place(true, piece_.in).where != storage_kind::input) fail("the gradient is not in its buffer");
+      if (place(true, piece_.in).where != storage_kind::input)
+        fail("the gradient is not in its buffer");
     }
   }
 
@@ -82,7 +85,8 @@ class symbolic_run {
         fail("the slots of step " + std::to_string(s) + " are neither kept nor made again");
     }
     expect_holds(false, piece_.out, "the item's output, behind what is made again,");
-    std::erase_if(memory_, [](auto const& entry) { return entry.first.first == storage_kind::transient; });
+    std::erase_if(memory_,
+                  [](auto const& entry) { return entry.first.first == storage_kind::transient; });
   }
   [[nodiscard]] residence place(bool of_gradient, int value) const {
     return of_gradient ? storage_.gradients[std::size_t(value)]
@@ -151,7 +155,8 @@ class symbolic_run {
       fail(step + " overwrites what it reads");
   }
   void expect_not_input(int value, std::string const& step) {
-    if (place(false, value).where == storage_kind::input) fail(step + " writes to the item's input");
+    if (place(false, value).where == storage_kind::input)
+      fail(step + " writes to the item's input");
   }
 
   /// Returns the result of a move of `in`: equal symbols if the numbers do not change.
@@ -298,7 +303,7 @@ void expect_fits(auto const& storage) {
       auto const& piece = code.items[code.values[v].item];
       int const owner = at.where == storage_kind::input    ? piece.in
                         : at.where == storage_kind::output ? piece.out
-                                                   : at.root;
+                                                           : at.root;
       std::size_t const blocks = at.row_block ? std::size_t(Plan::tensor_ranks) : 1;
       EXPECT_LE(count(v) * blocks, count(owner))
           << (of_gradient ? "gradient " : "value ") << v << " in the buffer of " << owner;

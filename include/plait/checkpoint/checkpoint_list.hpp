@@ -53,8 +53,8 @@ namespace plait::ext {
 ///
 /// While a checkpoint is being replaced by a new checkpoint of the same step, the old one is listed
 /// until the new one is complete. In the folder of an elastic job, the checkpoints that count for
-/// its newest root are listed, see counted_checkpoints. Checkpoints of best weights are not listed,
-/// see find_best.
+/// its newest owner are listed, see counted_checkpoints. Checkpoints of best weights are not
+/// listed, see find_best.
 ///
 /// Errors:  input_error if the folder cannot be read.
 /// Threads: any rank may call it while other ranks write.

@@ -265,7 +265,7 @@ PLAIT_DECL void elastic_member::check(job_keys::state const& state) {
            concat({of.min, " to ", of.max}));
   if (of.token != terms_.token) refuse("token", "one", "another");
   if (terms_.id.empty()) terms_.id = of.id;
-  else if (of.id != terms_.id) refuse_lost("the job of this name is another one now");
+  else if (of.id != terms_.id) refuse_lost("another job has this name now");
 }
 
 PLAIT_DECL void elastic_member::refuse_lost(std::string const& how) const {

@@ -134,7 +134,7 @@ PLAIT_DECL membership::action membership::form(membership_view const& view, time
   int const unexplained = explained ? 0 : view.now->unexplained + 1;
   if (unexplained > 1) leave_out(view, staying);
 
-  // If a member of a generation that begins at step 0 is left and no step is done, no trained state
+  // If a member of a generation that begins at step 0 is still here and no step is done, no state
   // can be missing.
   bool const has_begun =
       newest > 0 ||

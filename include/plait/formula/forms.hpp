@@ -100,7 +100,8 @@ class cut_values {
     return is_replicate_[value] ? replicate : invariant;
   }
 
-  /// Returns true if ranks add up their summands of a value where they calculate it.
+  /// Returns true if an all_reduce within the layer completes a value as soon as ranks have their
+  /// summands.
   [[nodiscard]] constexpr bool is_completed(int value) const { return is_completed_[value]; }
 
   refusal why = refusal::none;

@@ -20,7 +20,7 @@
 /// device can run them.
 namespace plait::formula {
 
-/// The derivative of a function of one number that is written by hand. `type` is called with the
+/// A hand-written derivative of a function of one number. `type` is called with the
 /// function's operand or, with `from_output`, its result, and with dy.
 template <class Function>
 struct derivative_by_hand {

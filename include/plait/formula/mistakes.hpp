@@ -289,7 +289,7 @@ class mistake_writer : expression_writer<made_text<1024>> {
     node(), operand(term(), 0, 1), out_.add(" has "), out_.add(wrong_.left);
     out_.add(" columns, which "), out_.add(wrong_.right), out_.add(what);
   }
-  /// Writes which operand has heads, or which has a single column.
+  /// Writes the operand that has heads, or the operand that has a single column.
   constexpr void factors() {
     node();
     int const last = term().count - 1;

@@ -17,7 +17,7 @@ enum class node_kind : int {
   index_function,   ///< a function of the place of an element in the result
   draw,             ///< a random number for each element
   output_gradient,  ///< the gradient of the loss with respect to the output, dy
-  seed,             ///< the factor of the gradient of each row's term of the loss
+  seed,             ///< the number by which each row's gradient of its loss term is multiplied
   product,          ///< x w, or x w + bias
   map,    ///< a function of elements; rows of parameters, columns and single numbers are repeated
   slope,  ///< the derivative of a map with respect to an operand, times the gradient of the map's

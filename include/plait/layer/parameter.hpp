@@ -110,9 +110,9 @@ struct parameter : formula::operand_base {
                 "parameter<Label, Extents, Initial, Padding>: nothing but padding; the first of "
                 "the extents is the length with its padding");
   static_assert(detail::has_shape_of_files<Extents, InFiles, Padding>,
-                "parameter<Label, Extents, Initial, Padding, file_shape<...>>: files can have a "
-                "matrix without padding with other lengths, of which the first is its rows and the "
-                "others make its columns");
+                "parameter<Label, Extents, Initial, Padding, file_shape<...>>: file_shape is for a "
+                "matrix without padding; its first length must be the number of rows, and the "
+                "product of the others the number of columns");
   static constexpr ext::name label = Label;
   using extents = Extents;
   using in_files = InFiles;
@@ -192,7 +192,7 @@ struct parameter_info {
   /// rank_in_files is 0.
   std::array<std::size_t, 4> lengths_in_files{};
   int rank_in_files = 0;
-  std::int64_t momentum_nano = 0;  ///< share of a buffer's rule, in units of 1e-9; 0: not a buffer
+  std::int64_t momentum_nano = 0;  ///< weight of a step's value in a buffer, in 1e-9; 0: no buffer
 
   /// True if the parameter is not trained but follows measured values; see nn::buffer.
   [[nodiscard]] constexpr bool is_buffer() const { return momentum_nano != 0; }

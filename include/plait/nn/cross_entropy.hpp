@@ -65,7 +65,8 @@ struct cross_entropy {
   /// Trainers need not check labels, because `count` of this loss does. A derived loss that
   /// replaces `count` does not inherit this promise.
   using count_refuses_labels = cross_entropy;
-  using joint_body_of = cross_entropy;  // a derived loss may have other bodies
+  using joint_body_of =
+      cross_entropy;  // not of a loss derived from it, which may have other bodies
 
   /// Returns the number of rows that count, from the labels of one rank.
   ///

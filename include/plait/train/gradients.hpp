@@ -65,7 +65,8 @@ void add_tied_gradients(Rank& rank, Sum* mine, static_view<parameter_entry> entr
     bool const counts_once = tie_transition(entry, entries[entry.owner]).moves == local_move::mask;
     if (counts_once && !holds_the_one_copy(placements_of(entry, rules).summed, rank.place()))
       continue;
-    int const unit = place.unit;  // tied uses are in the unit of the parameter
+    int const unit =
+        place.unit;  // gradients of tied uses are stored with the unit of the parameter
     Sum* const owner = begin + (layout.gradient_offset(entry.owner, unit) - here.elements.offset);
     Sum const* const use =
         mine + layout.place_in(layout.gradients_at, layout.gradient_offset(e, unit));

@@ -191,8 +191,8 @@ struct place_lengths {
   });
 }
 
-/// Places lives of equal length in one pool of equal slots, which has as many slots as such lives
-/// exist at one time. `lives` must be sorted by `lengths`.
+/// Places live ranges of equal bytes in one pool of equal slots, which has as many slots as such
+/// ranges exist at one time. `lives` must be sorted by `lengths`.
 [[gnu::cold]] constexpr void place_in_pools(lean_vector<live_range>& lives,
                                             place_lengths const& lengths) {
   std::size_t begin = 0, bytes = 0;

@@ -20,7 +20,8 @@ namespace plait::planning {
 /// The recompute decisions of a plan as numbers, in one type for all plans.
 struct recompute_table {
   static_view<unsigned char> steps{};  ///< for each node, the bits of rerun_plan::step
-  /// For each item, the bits of the fields of record_levels with these names.
+
+  /// For each item, the bits of the field of record_levels that has the name of the member.
   static_view<unsigned char> works{}, runs{}, overwrites{};
   /// For each unit of the model, its kind of recompute; empty if nothing is recomputed.
   static_view<again> units{};

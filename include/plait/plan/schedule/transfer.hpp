@@ -56,7 +56,7 @@ enum class transfer_place : int {
   backward,              ///< gradients within a copy of an item, for each microbatch
   activation_edge,       ///< values between two stages, for each microbatch
   gradient_edge,         ///< gradients between two stages, for each microbatch
-  microbatch_gradients,  ///< gradients of a bucket, to the sums of the step
+  microbatch_gradients,  ///< adds a microbatch's gradients of a bucket to the sums of the step
   slices,                ///< gradients that are summed slice by slice, after the passes
   ties,                  ///< gradients of tied uses, to be added to their owners' gradients
   gradients,             ///< gradients of buckets, for the optimizer

@@ -348,7 +348,8 @@ struct transfer_lister {
                    ? add_sum(place, over_all_ranks(), terms() + 1)
                    : add_sum(place, over_samples().with(axis::stage, partial), terms());
       case transfer_place::norm_partials:
-        // Each block of a gradient counts on one of the ranks that have it.
+        // If several ranks hold a block of a gradient, only one of them adds its squares to the
+        // norm.
         if (plan.norm_partials > 0)
           add_sum(place, over_all_ranks(), std::size_t(plan.norm_partials));
         return;

@@ -40,8 +40,8 @@ struct activation_layout {
   static constexpr auto items = static_cast<std::size_t>(2 * Leaves + 1);
   using slots = std::array<std::size_t, slots_info::most_slots>;
 
-  std::array<std::size_t, values> value_offset{};     ///< for each root value: its offset
-  std::array<std::size_t, values> gradient_offset{};  ///< for each root gradient: its offset
+  std::array<std::size_t, values> value_offset{};     ///< for each value with memory of its own
+  std::array<std::size_t, values> gradient_offset{};  ///< for each such gradient
   std::array<slots, static_cast<std::size_t>(Leaves)> saved_offset{};
   std::array<slots, static_cast<std::size_t>(Leaves)> scratch_offset{};
   std::array<std::size_t, items> activation_stash_bytes{};  ///< with recomputed buffers

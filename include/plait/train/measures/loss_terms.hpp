@@ -203,7 +203,7 @@ struct loss_terms {
   static void refuse_no_sum(double found) {
     if (!(found >= 0) || !std::isfinite(found))
       throw input_error({"trainer: count of the loss says ", std::to_string(found),
-                         "; a sum of weights of targets is finite and not negative"});
+                         "; a sum of weights of targets must be finite and not negative"});
   }
 
   template <class Memory>

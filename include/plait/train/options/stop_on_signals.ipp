@@ -57,7 +57,7 @@ PLAIT_DECL std::atomic<bool>& stop_on_signals::exists() {
 
 PLAIT_DECL void stop_on_signals::keep(int signal) {
   if (!is_asked().load(std::memory_order_relaxed) && !detail::caught_signal::may_end_waits()) {
-    (void)std::raise(signal);  // takes the default action when the handler has returned
+    (void)std::raise(signal);  // the signal takes its default action when this handler has returned
     return;
   }
   int none = 0;

@@ -48,7 +48,7 @@ struct training_state {
   run_origin origin{};
   bool is_whole = true;   ///< false while the arenas receive the state of another rank
   bool is_ready = false;  ///< true if the reduced gradients of the next step are complete
-  Numbers last{};         ///< the numbers of the last step
+  Numbers last{};         ///< loss, norm and other results of the last step
 
   [[gnu::cold]] ~training_state() = default;  // cold, because a rank ends once
 

@@ -102,7 +102,7 @@ struct openblas_functions {
       ::unsetenv(detail::openblas_variable);
     };
     choose(newer);
-    // If the library was built without this code, it has chosen the next older code.
+    // If OpenBLAS was built without the kernels for this processor, it uses the next older kernels.
     bool const is_newer =
         detail::age_of_openblas_code(openblas.code()) > detail::age_of_openblas_code(first);
     if (is_newer && openblas.is_right()) return "";
