@@ -194,7 +194,7 @@ void expect_records() {
       kept.take(0, layout.output_bytes[std::size_t(item)]);
       for (int v = 0; v < plan::code.values.size(); ++v) {
         auto const& storage_of = plan::storage.values[std::size_t(v)];
-        if (plan::code.values[v].item != item || storage_of.where != home::kept ||
+        if (plan::code.values[v].item != item || storage_of.where != storage_kind::kept ||
             storage_of.root != v)
           continue;
         bool const is_tokens = plan::code.values[v].info.kind == value_kind::tokens;
