@@ -135,6 +135,7 @@ struct deaf_rank {
                                                                       : over);
   }
   [[nodiscard]] plait::ext::mesh_groups const& groups() const { return rank.groups(); }
+  [[nodiscard]] plait::ext::generation* generation() const { return rank.generation(); }
   [[nodiscard]] std::uint64_t next_trainer() { return rank.next_trainer(); }
   [[nodiscard]] auto calls_for(std::uint64_t trainer) { return rank.calls_for(trainer); }
   [[nodiscard]] int stage() const { return rank.stage(); }

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 
+#include "plait/plan/memory/pass_places.hpp"
 #include "plait/plan/schedule/program_operation.hpp"
 #include "plait/plan/sharding/arena_layout.hpp"
 #include "plait/run/context.hpp"

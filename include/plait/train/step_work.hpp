@@ -7,8 +7,10 @@
 #include "plait/mesh/blocks.hpp"
 #include "plait/mesh/stream.hpp"
 #include "plait/plan/schedule/step_program.hpp"
+#include "plait/run/context.hpp"
 #include "plait/run/step_executor.hpp"
 #include "plait/run/transfer_runner.hpp"
+#include "plait/tensor/batch.hpp"
 #include "plait/train/gradients.hpp"
 #include "plait/train/options/trainer_options.hpp"
 
