@@ -248,10 +248,10 @@ def planted(headers, pages):
     plant(mesh, "/// The coordinates of a rank", "/// The coordinates of whoever asks", "'whoever' in a doc comment")
     for header, comment, name in [
             ("placement/placement.hpp", "/// True if each rank holds a block.\n", "function plait::ext::is_shard"),
-            ("plan/explain.hpp", "/// What `explain` says besides the plan.\n", "type plait::explain_options"),
+            ("plan/explain.hpp", "/// Options of `explain` that add to its text.\n", "type plait::explain_options"),
             ("nn/linear.hpp", "/// Options of a linear layer.\n", "type plait::nn::linear_options"),
             ("train/options/rates.hpp", "/// A factor of 1 at every step.\n", "type plait::rates::constant"),
-            ("train/measures/measures.hpp", "/// The loss, as `evaluate` of one batch has it.\n", "type plait::measures::mean_loss"),
+            ("train/measures/measures.hpp", "/// The mean loss of the data set. For a single batch, `evaluate` of the batch returns the same\n/// number.\n", "type plait::measures::mean_loss"),
             ("testing/layer_options.hpp", "/// The numbers with which `check_layer` runs; the defaults suit most layers.\n",
              "type plait::testing::layer_options")]:
         plant("include/plait/" + header, comment, "", "no sentence says what the " + name)

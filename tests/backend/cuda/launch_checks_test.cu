@@ -163,7 +163,7 @@ TEST_F(RendezvousFile, ThatIsSomethingElseIsRefusedAtOnce) {
   store(std::string(128, 'x'));
   expect_text(refusal_to_read(file, 128), "is not one: it does not begin with 'plait rendezvous 1'");
   store("");
-  expect_text(refusal_to_read(file), "is none");
+  expect_text(refusal_to_read(file), "is not one");
   store("plait rendezvous 1\n");
   expect_text(refusal_to_read(file), "is of job ''");
   std::filesystem::remove(path);
