@@ -117,7 +117,7 @@ TEST(Loader, SizesAreCheckedBeforeAnythingIsWritten) {
 }
 
 // With the order of the text, sample i of step s starts at byte (s * batch + i) * sequence.
-// Of 100 samples 64 are read, or none if a data set has a fingerprint of its own.
+// Ranks read 64 of 100 samples, or no sample if a data set has a fingerprint of its own.
 TEST(Loader, FingerprintsAreOthersForOtherData) {
   auto const of = [](auto const& data) { return plait::ext::loader(data).fingerprint(); };
   struct signed_by : numbered {

@@ -38,7 +38,7 @@ int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size) {
     fuzzing::expect(parsed(again) == index, "another index is read back");
     fuzzing::expect(plait::detail::to_text(parsed(again), size) == again, "another text");
   });
-  // The same text in a file gives the same message.
+  // A file with this text gives the same message.
   fuzzing::expect(fuzzing::accepts([&] {
                     (void)plait::detail::read_weights_index(fuzzing::file_of({data, size}));
                   }) == fuzzing::accepts([&] { (void)parsed(text); }),

@@ -18,7 +18,7 @@ using tiny = train_gpt::sizes::tiny;
 
 constexpr std::size_t width = 64;
 
-/// The same local block under a false placement, which the types otherwise forbid.
+/// Returns the local block under a false placement, which the types otherwise forbid.
 template <plait::placement To, class T, plait::placement From, class Memory>
 plait::view<T, To, Memory> claim(plait::view<T, From, Memory> of) {
   return {of.data, of.rows, of.columns};

@@ -116,7 +116,7 @@ void expect_places() {
     });
     parameters.expect_apart_within(0, here.parameters.size());
     gradients.expect_apart_within(0, here.gradients.size());
-    // The same values as exports and imports, which find their places by copies.
+    // Exports and imports see the same values; they find their places by copies.
     for (auto const& one : plan::blocks(rank.stage(), rank.tensor_rank(), rank.grid()))
       blocks.push_back({one.offset, one.count});
     std::ranges::sort(found);
