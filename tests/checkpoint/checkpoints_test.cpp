@@ -649,7 +649,7 @@ TEST(Checkpoints, ValuesOfTheBestAreCompared) {
                  "after_evaluation was called without a measure");
   expect_refused(
       {.saves = options(measures::mean_loss{}), .values = {0.5}, .values_differ = true},
-      "after_evaluation was given 0.5 on rank 0 and 1.5 on rank 1 as mean_loss; give what");
+      "after_evaluation was given 0.5 on rank 0 and 1.5 on rank 1 as mean_loss; pass");
   expect_refused({.saves = options(measures::mean_loss{}), .values = {std::nan("")}},
                  "after_evaluation was given nan as mean_loss, which is neither better nor worse");
   expect_refused({.saves = options(measures::mean_loss{}), .measures_differ = true},

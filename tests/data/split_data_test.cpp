@@ -144,7 +144,7 @@ TEST(SplitData, AnEmptyPartIsRefusedWithBothNumbers) {
     says(10, fraction, "above 0 and below 1");
   says(10, 80, "split_data: the fraction is 80.000000; it is the share of the first part");
   says(3, 0.1,
-       "split_data: a fraction of 0.100000 of 3 samples gives parts of 0 and 3; both must have");
+       "split_data: a fraction of 0.100000 of 3 samples gives parts of 0 and 3; each part needs");
   says(3, 0.9, "of 3 samples gives parts of 3 and 0;");
   says(1, 0.5, "of 1 samples gives parts of 1 and 0;");
   says(0, 0.5, "of 0 samples gives parts of 0 and 0;");
