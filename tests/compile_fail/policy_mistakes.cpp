@@ -2,7 +2,8 @@
 // Policies without a meaning.
 // first: this policy says what ranks do but not along which axis
 // first: this policy gives its ranks samples of their own but would never sum
-// first: this policy lets forms cut on another axis than the tensor axis
+// first: this policy is along a context or expert axis and has no forms
+// first: this policy lets forms cut on an axis that is not a model axis
 // first: this policy places samples wrongly
 // first: this policy names an axis but not its ranks
 #include <type_traits>
@@ -52,6 +53,10 @@ int const without_axis =
 int const never_sums =
     plait::ext::mesh_of<policy_of<along_data, two_ranks, cut_samples, if_right<summed>>>.world_size();
 int const forms_elsewhere = plait::ext::mesh_of<cuts_forms>.world_size();
+struct along_context {
+  static constexpr axis along = right ? axis::tensor : axis::context;
+};
+int const without_forms = plait::ext::mesh_of<policy_of<along_context, two_ranks>>.world_size();
 int const same_samples =
     plait::ext::mesh_of<policy_of<along_data, two_ranks, if_right<cut_samples>, summed>>.world_size();
 int const without_ranks =

@@ -46,7 +46,7 @@ set(in_std_vectors "${numbers_and_texts}|element|parameter_element|\
 
 set(most_axis_names 20)
 # Words for one axis, or for one rank of it: code has to ask placements instead.
-set(axis_words "tensor_rank|stage[(][)]|is_first|on_stage|with_form|within_layers|tensor_group|batch_axes")
+set(axis_words "tensor_rank|stage[(][)]|is_first|on_stage|within_layers|tensor_group|batch_axes")
 set(most_axis_words 100)
 
 set(violations "")
@@ -144,6 +144,9 @@ foreach(header IN LISTS headers)
     # Examples in comments are programs, which may name axes.
     string(REGEX REPLACE "///     [^\n]*" "" text "${text}")
     string(REGEX MATCHALL "axis::(data|tensor|stage|replica)" named "${text}")
+    if(NOT header MATCHES "^plait/mesh/" AND text MATCHES "axis::(tensor|context|expert)")
+      report("names a model axis; ask mesh::model_axis or parameter_rules::model_axis, so that forms may divide work along another axis")
+    endif()
     list(LENGTH named here)
     math(EXPR axis_names "${axis_names} + ${here}")
     string(REGEX MATCHALL "[^A-Za-z0-9_](${axis_words})[^A-Za-z0-9_]" named "${text}")

@@ -35,9 +35,18 @@ struct rows_of_two {
 /// Cuts positions and nothing else.
 struct positions_only {
   using concept_tag = policy_tag;
-  static constexpr axis along = axis::tensor;
+  static constexpr axis along = axis::context;
   static constexpr int ranks = 2;
   static constexpr form_cuts forms{.features = false, .sequence = true};
+};
+
+/// Cuts what tensor_parallel<2> cuts, along another axis.
+template <axis Along>
+struct features_along {
+  using concept_tag = policy_tag;
+  static constexpr axis along = Along;
+  static constexpr int ranks = 2;
+  static constexpr form_cuts forms{};
 };
 
 TEST(CheckPolicy, PlaitsOwnPass) {
@@ -104,6 +113,23 @@ TEST(CheckPolicy, FormsCutWhatThePolicySays) {
     by_positions += cuts(form->output, dim::sequence);
   }
   EXPECT_GT(by_positions, 3);
+}
+
+// The code asks the mesh along which axis forms divide work, and has no axis of its own for it.
+TEST(CheckPolicy, FormsDivideWorkAlongAnyModelAxis) {
+  using data_and_experts = hybrid<data_parallel<2>, features_along<axis::expert>>;
+  for (auto const& report : {plait::testing::check_policy<data_and_experts>(),
+                             plait::testing::check_policy<positions_only>()})
+    EXPECT_TRUE(report.passed()) << report.text();
+  using plait::testing::detail::checked_job, plait::testing::detail::checked_tokens;
+  using of_tensor = checked_job<checked_tokens, tensor_parallel<2>>::plan_type;
+  using of_experts = checked_job<checked_tokens, features_along<axis::expert>>::plan_type;
+  workload const load{.rows = 48};
+  auto const sent = of_experts::bytes_sent(axis::expert, load);
+  EXPECT_GT(sent.total(), 0u);
+  EXPECT_EQ(sent.total(), of_tensor::bytes_sent(axis::tensor, load).total());
+  EXPECT_EQ(of_experts::bytes_sent(axis::tensor, load).total(), 0u);
+  EXPECT_EQ(of_experts::memory(0, load).total(), of_tensor::memory(0, load).total());
 }
 
 // Sums over samples are rounded in another order than on one rank.

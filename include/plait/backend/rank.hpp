@@ -34,6 +34,7 @@ class rank_handle {
       : groups_(std::move(groups)),
         world_rank_(world_rank),
         place_(grid().coordinates_of(world_rank)),
+        model_axis_(grid().model_axis()),
         device_(std::move(device)),
         members_(std::move(members)),
         hosts_(std::move(hosts)),
@@ -50,8 +51,8 @@ class rank_handle {
   /// The pipeline stage of the rank; 0 without a pipeline.
   [[nodiscard]] int stage() const { return place_.along(axis::stage); }
   /// The communicator of the ranks that share the work within each layer (tensor parallelism).
-  [[nodiscard]] Comm& tensor_group() { return group(axis::tensor); }
-  [[nodiscard]] int tensor_rank() const { return place_.along(axis::tensor); }
+  [[nodiscard]] Comm& tensor_group() { return group(model_axis_); }
+  [[nodiscard]] int tensor_rank() const { return place_.along(model_axis_); }
   /// True on the one rank of the job that prints and writes files.
   [[nodiscard]] bool is_root() const { return world_rank_ == 0; }
 
@@ -138,6 +139,7 @@ class rank_handle {
   mesh_groups groups_;
   int world_rank_;
   coordinates place_;
+  axis model_axis_;
   Device device_;
   std::vector<Comm> members_;
   host_map hosts_;

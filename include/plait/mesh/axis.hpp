@@ -12,8 +12,8 @@
 namespace plait {
 
 /// The roles that an axis of a mesh may have. The typing rules depend on the role of an axis, so
-/// programs cannot add roles; they add policies. `within<K>` adds the axis `replica`; plait has no
-/// policy for `context` and `expert` yet.
+/// programs cannot add roles; they add policies. `within<K>` adds the axis `replica`. plait has no
+/// policy along `context` or `expert` yet; a program's policy may have forms along one of them.
 ///
 /// Example (tests/reference/names_in_use_test.cpp axis):
 ///     static_assert(in_all_ways::plan().bytes_sent(plait::axis::tensor, {.rows = 16}).total() >
@@ -74,6 +74,12 @@ inline constexpr std::size_t axis_set_count = std::size_t{1} << axis_count;
 
 /// The axes whose ranks have different samples: a sum over samples is a sum over these axes.
 inline constexpr axis_set batch_axes = axis::replica | axis::data;
+
+/// The axes along which the forms of layers may divide the work of each layer: the ranks of a group
+/// have the same samples, and each computes its block of the features, heads or positions. Such an
+/// axis is called a model axis, and its ranks are called tensor ranks, after the axis of
+/// `tensor_parallel`. A mesh has at most one model axis, see mesh::model_axis.
+inline constexpr axis_set model_axes = axis::tensor | axis::context | axis::expert;
 
 /// All axes. The group over them has all ranks of the job.
 inline constexpr axis_set world_axes = [] {

@@ -53,6 +53,15 @@ struct mesh {
     return false;
   }
 
+  /// Returns the axis along which the forms of layers divide work; `tensor` if the mesh has no such
+  /// axis. All code outside of policies asks for the axis here.
+  [[nodiscard]] constexpr axis model_axis() const {
+    for (int i = 0; i < dimension_count; ++i)
+      if (model_axes.contains(dimensions[static_cast<std::size_t>(i)].which))
+        return dimensions[static_cast<std::size_t>(i)].which;
+    return axis::tensor;
+  }
+
   /// The number of ranks along an axis; 1 if the mesh does not have it, 0 if it is known only at
   /// run time.
   [[nodiscard]] constexpr int size(axis which) const {

@@ -40,11 +40,6 @@ struct placements {
     return with(axes_with(from), to);
   }
 
-  /// Returns a copy that is placed `there` on the tensor axis, whose placements the forms of layers
-  /// choose.
-  [[nodiscard]] constexpr placements with_form(placement there) const {
-    return with(axis::tensor, there);
-  }
   /// Returns a copy that is on one stage of a pipeline.
   [[nodiscard]] constexpr placements on_stage(int stage) const {
     return with(axis::stage, {placement_kind::only, stage});

@@ -60,7 +60,7 @@ inline constexpr int channel_count = stream_count - int(stream::to_next);
 }
 
 /// The stream for collectives within a stage that change the form between layers.
-inline constexpr stream within_layers = stream_of(axis::tensor);
+inline constexpr stream within_layers = stream_of(model_axes);
 
 [[nodiscard]] constexpr std::string_view to_string(stream which) {
   constexpr std::string_view words[]{"compute", "data",      "tensor",      "stage",

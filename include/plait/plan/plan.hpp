@@ -135,7 +135,7 @@ struct plan {
   using policy_type = Policy;
   using element_type = Element;
   using leaf_types = leaves_of<Model>;
-  using tensor_policy = policy_along<Policy, axis::tensor>;
+  using form_policy = policy_along<Policy, mesh_of<Policy>.model_axis()>;
   using stage_policy = planning::stage_policy<policy_along<Policy, axis::stage>>;
   using schedule_type = typename stage_policy::schedule_type;
 
@@ -156,7 +156,7 @@ struct plan {
   /// Returns the number of ranks of a mesh that have different samples, which is the number of
   /// blocks of the global batch.
   static constexpr int batch_ranks(mesh const& of) { return block_of(samples, of, {}).blocks; }
-  static constexpr int tensor_ranks = grid.size(axis::tensor);
+  static constexpr int tensor_ranks = grid.size(grid.model_axis());
   static constexpr int stages = grid.size(axis::stage);
   static constexpr pipeline_shape shape = shape_of<schedule_type>();
   /// The number of chunks of a stage.
@@ -177,7 +177,7 @@ struct plan {
   /// True if layers see copies of the parameters in another type.
   static constexpr bool has_copies = parameter_bytes != element_bytes;
 
-  using lowered = lowered_model<Model, tensor_ranks, form_cuts_of<tensor_policy>()>;
+  using lowered = lowered_model<Model, tensor_ranks, form_cuts_of<form_policy>()>;
   static constexpr auto& tree = lowered::tree;
   static constexpr auto& chosen = lowered::chosen;
   static constexpr auto& code = lowered::code;

@@ -133,13 +133,14 @@ consteval void check_policy_rules() {
   static_assert(has_samples || rule == parameter_rule{},
                 "this policy places parameters on an axis where forms or stages decide; leave "
                 "`parameters` out");
-  static_assert(along != axis::context && along != axis::expert,
-                "this policy is along a context or expert axis, over which plait cannot divide "
-                "work yet: all ranks would do the same work; write another role");
   static_assert(
-      along == axis::tensor || !requires { Policy::forms; },
-      "this policy lets forms cut on another axis than the tensor axis, which is where "
-      "forms are chosen; write `along = plait::axis::tensor`, or leave `forms` out");
+      (along != axis::context && along != axis::expert) || requires { Policy::forms; },
+      "this policy is along a context or expert axis and has no forms, so all ranks would do the "
+      "same work; write `static constexpr plait::ext::form_cuts forms{...};`, or another role");
+  static_assert(
+      model_axes.contains(along) || !requires { Policy::forms; },
+      "this policy lets forms cut on an axis that is not a model axis; write `along = "
+      "plait::axis::tensor`, or leave `forms` out");
 }
 
 /// True for a policy without contradictions; otherwise it fails to compile. It is a variable and

@@ -148,6 +148,14 @@ struct composed_traits<policy_list<Policies...>> {
   static_assert(has_each_axis_once(),
                 "hybrid<Policies...>: two policies of one kind; a mesh has one axis of each role, "
                 "so multiply their sizes into one policy");
+  static constexpr int model_axis_count() {
+    int found = 0;
+    for (axis const which : all_axes) found += model_axes.contains(which) && count(which) > 0;
+    return found;
+  }
+  static_assert(model_axis_count() <= 1,
+                "hybrid<Policies...>: two policies are along model axes (tensor, context, expert), "
+                "and forms of layers divide work along one; multiply their sizes into one policy");
   static constexpr int count_at_launch() {
     int count = 0;
     for (axis const which : all_axes) count += grid().size(which) == 0;

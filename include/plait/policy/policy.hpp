@@ -22,7 +22,7 @@ struct policy_tag {};
 ///   static constexpr placement samples          shard<dim::batch> on a data or replica axis
 ///   static constexpr parameter_rule parameters  placements of parameters on that axis
 ///   static constexpr std::size_t bucket_bytes   on a data axis (optional): see `buckets`
-///   static constexpr form_cuts forms            on a tensor axis: dimensions that forms may cut
+///   static constexpr form_cuts forms            on a model axis: dimensions that forms may cut
 ///   using schedule_type, cuts                   on a stage axis (optional): see `pipeline`
 ///   using policies = policy_list<...>           instead of all that: the policies it consists of
 ///   static constexpr int slices                 without an axis: see `reproducible`
@@ -103,12 +103,14 @@ struct form_cuts {
   friend constexpr bool operator==(form_cuts const&, form_cuts const&) = default;
 };
 
-/// The parameter rules on all axes. They are invariant on tensor and stage axes, where forms and
+/// The parameter rules on all axes. They are invariant on model and stage axes, where forms and
 /// stages decide.
 struct parameter_rules {
   placements kept{}, summed{}, owned{};
+  axis model_axis = axis::tensor;  ///< the axis whose placements forms choose
 
   constexpr void set(axis which, parameter_rule const& rule) {
+    if (model_axes.contains(which)) model_axis = which;
     kept = kept.with(which, rule.kept);
     summed = summed.with(which, rule.summed);
     owned = owned.with(which, rule.owned);

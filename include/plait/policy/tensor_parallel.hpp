@@ -28,11 +28,3 @@ struct tensor_parallel {
 };
 
 }  // namespace plait
-
-namespace plait::ext {
-
-/// The axis whose ranks communicate within each layer, so the ranks of a group along it should be
-/// on one host.
-inline constexpr axis axis_within_layers = tensor_parallel<1>::along;
-
-}  // namespace plait::ext

@@ -225,7 +225,7 @@ template <class Job, class Rank>
       places_of_parameters(plan::code.items.view(), plan::entries.view(), plan::rules,
                            plan::chunks_of(rank.stage()),
                            plan::parameter_layout_for(rank.stage(), rank.grid()), rank.place()),
-      block_of(plait::ext::placements{}.with_form(shard<dim::features>), rank.grid(), rank.place())
+      block_of(plait::ext::placements{}.with(rank.grid().model_axis(), shard<dim::features>), rank.grid(), rank.place())
           .number,
       load.rows, where);
 }

@@ -210,7 +210,7 @@ class trainer_state final : public saved_state {
   /// Returns the placements of a parameter under a rule such as plan::rules.owned. `form`: the
   /// placement that the layer's form gives to the parameter.
   static placements saved_as(placements const& rule, placement form) {
-    return rule.with_form(form).on_stage(0);
+    return rule.with(plan::rules.model_axis, form).on_stage(0);
   }
   /// Returns the placements in which a parameter is saved: the placements in which it is owned or,
   /// if all ranks of the batch axes own the same elements, a cut along these axes.

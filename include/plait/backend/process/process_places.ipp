@@ -10,14 +10,13 @@
 
 #include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
-#include "plait/policy/tensor_parallel.hpp"
 
 namespace plait::detail {
 
 PLAIT_DECL process_places::process_places(mesh const& grid, host_map const& hosts, int process,
                                           axis_set local, bool keep_numbers)
     : processes_(
-          processes_by_rank(grid, hosts, keep_numbers ? axis_set{} : local | axis_within_layers)),
+          processes_by_rank(grid, hosts, keep_numbers ? axis_set{} : local | model_axes)),
       hosts_(hosts.renumbered(processes_)),
       rank_(static_cast<int>(std::ranges::find(processes_, process) - processes_.begin())) {}
 
@@ -41,7 +40,7 @@ PLAIT_DECL void process_places::check(mesh const& grid, axis_set local) const {
       throw input_error({text,
                          "; start as many processes on each host as a whole number of these "
                          "groups has, or leave .require_local out"});
-  if (auto const text = crossing(grid, axis_within_layers); rank_ == 0 && !text.empty())
+  if (auto const text = crossing(grid, grid.model_axis()); rank_ == 0 && !text.empty())
     std::fprintf(stderr, "plait: %s; what they exchange in each layer goes over the network\n",
                  text.c_str());
 }

@@ -53,10 +53,11 @@ struct transfer_lister {
   [[nodiscard]] constexpr bool is_last() const {
     return plan.stage_of(plan.unit_count() - 1) == stage;
   }
+  [[nodiscard]] constexpr axis model_axis() const { return plan.grid.model_axis(); }
   /// Returns the placements of a value of which each rank has the rows of its own samples.
-  /// `tensor`: its placement on the tensor axis.
+  /// `tensor`: its placement on the model axis.
   constexpr placements of_samples(placement tensor) const {
-    return plan.samples.with_form(tensor).on_stage(stage);
+    return plan.samples.with(model_axis(), tensor).on_stage(stage);
   }
   /// Returns the placements of a number to which the samples of each rank contribute a summand.
   constexpr placements over_samples() const {
@@ -64,7 +65,7 @@ struct transfer_lister {
   }
   /// Returns the placements of a number to which each rank contributes a summand.
   constexpr placements over_all_ranks() const {
-    return over_samples().with(axis::stage, partial).with_form(partial);
+    return over_samples().with(axis::stage, partial).with(model_axis(), partial);
   }
   constexpr std::int64_t copies(int item) const {
     return count_copies(plan.items[item], plan.chunks_of(stage));
@@ -483,7 +484,7 @@ struct transfer_lister {
   }
   [[gnu::cold]] constexpr void make_whole(tensors const& of) {
     if (of.owner == stage)
-      add_tensors(of, of.whole.with_form(plan.entries[of.entry].stored), of.whole);
+      add_tensors(of, of.whole.with(model_axis(), plan.entries[of.entry].stored), of.whole);
   }
   [[gnu::cold]] constexpr void send_to_root(tensors const& of) {
     if (of.owner != 0 && (stage == 0 || stage == of.owner))

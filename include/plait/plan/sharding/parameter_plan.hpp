@@ -60,9 +60,10 @@ struct parameter_placements {
 };
 constexpr parameter_placements placements_of(parameter_entry const& use,
                                              parameter_rules const& rules, int stage = 0) {
-  return {rules.kept.with_form(use.stored).on_stage(stage),
-          rules.summed.with_form(dual(use.used)).on_stage(stage),
-          rules.owned.with_form(use.stored).on_stage(stage)};
+  axis const on = rules.model_axis;
+  return {rules.kept.with(on, use.stored).on_stage(stage),
+          rules.summed.with(on, dual(use.used)).on_stage(stage),
+          rules.owned.with(on, use.stored).on_stage(stage)};
 }
 
 /// Returns the transition that brings the gradient of a tied use to the placement of the owner's
