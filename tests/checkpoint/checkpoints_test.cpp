@@ -647,13 +647,12 @@ TEST(Checkpoints, ValuesOfTheBestAreCompared) {
   };
   expect_refused({.saves = options({}), .values = {1}},
                  "after_evaluation was called without a measure");
-  expect_refused(
-      {.saves = options(measures::mean_loss{}), .values = {0.5}, .values_differ = true},
-      "after_evaluation was given 0.5 on rank 0 and 1.5 on rank 1 as mean_loss; pass");
+  expect_refused({.saves = options(measures::mean_loss{}), .values = {0.5}, .values_differ = true},
+                 "value of after_evaluation, mean_loss: 0.5 on rank 0, 1.5 on rank 1; pass");
   expect_refused({.saves = options(measures::mean_loss{}), .values = {std::nan("")}},
                  "after_evaluation was given nan as mean_loss, which is neither better nor worse");
   expect_refused({.saves = options(measures::mean_loss{}), .measures_differ = true},
-                 ".best is 'lower mean_loss' on rank 0 and 'lower perplexity' on rank 1");
+                 "differ in .best: 'lower mean_loss' on rank 0, 'lower perplexity' on rank 1");
   EXPECT_EQ(best_measure(measures::top<5>{}).text(), "greater top_5");
   EXPECT_THROW(best_measure("", better::lower), input_error);
   EXPECT_THROW(best_measure(std::string(101, 'x'), better::lower), input_error);

@@ -155,7 +155,7 @@ TEST(LoadWeights, RanksCompareWhatTheyShare) {
     auto const text = load(odd, other);
     if (text == "no error") continue;  // this rank has the other half
     refused.insert(std::to_string(odd));
-    EXPECT_TRUE(says(text, "the ranks differ in the values of 'lm_head.weight': digest ")) << text;
+    EXPECT_TRUE(says(text, "the ranks differ in the values of 'lm_head.weight': hash ")) << text;
     EXPECT_TRUE(says(text, " on rank " + std::to_string(odd))) << text;
   }
   EXPECT_EQ(refused.size(), 2u);

@@ -24,9 +24,8 @@ using with_tensor_ranks = plait::hybrid<plait::data_parallel<2>, plait::tensor_p
 using two_data =
     std::conditional_t<right, plait::hybrid<plait::data_parallel<4>, plait::tensor_parallel<2>>,
                        with_tensor_ranks<plait::data_parallel<2>>>;
-using two_models =
-    std::conditional_t<right, plait::hybrid<plait::data_parallel<2>, by_positions>,
-                       with_tensor_ranks<by_positions>>;
+using two_models = std::conditional_t<right, plait::hybrid<plait::data_parallel<2>, by_positions>,
+                                      with_tensor_ranks<by_positions>>;
 
 int const of_data = plait::ext::mesh_of<two_data>.world_size();
 int const of_models = plait::ext::mesh_of<two_models>.world_size();

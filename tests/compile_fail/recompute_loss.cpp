@@ -7,9 +7,9 @@ using body = sequential<nn::linear<8, 8>, nn::linear<8, 4>>;
 using loss = nn::cross_entropy<4>;
 
 #ifdef PLAIT_EXPECT_FAIL
-using model = objective<body, recomputed<again::all, loss>>;
+using model = objective<body, recomputed<granularity::all, loss>>;
 #else
-using model = objective<recomputed<again::all, body>, loss>;
+using model = objective<recomputed<granularity::all, body>, loss>;
 #endif
 
 struct job : parallel<model, serial> {};

@@ -10,21 +10,21 @@
 using namespace plait;
 
 #ifdef PLAIT_EXPECT_FAIL
-using twice = hybrid<recompute<>, recompute<again::all>>;
+using twice = hybrid<recompute<>, recompute<granularity::all>>;
 constexpr int count = 0, stage = -1;
 using where = int;
-constexpr again what = again::cheap;
+constexpr again what = granularity::cheap;
 #else
-using twice = hybrid<serial, recompute<again::all>>;
+using twice = hybrid<serial, recompute<granularity::all>>;
 constexpr int count = 1, stage = 0;
 using where = units::everywhere;
-constexpr again what = again::all;
+constexpr again what = granularity::all;
 #endif
 
 int main() {
   return int(ext::recompute_rule_of<twice>.what) + units::first<count>::greatest_stage +
              units::on_stages<stage>::greatest_stage +
-             int(ext::recompute_rule_of<recompute<again::all, where>>.others) +
-             int(ext::recompute_rule_of<recompute<what, units::first<1>, again::cheap>>.what) ==
+             int(ext::recompute_rule_of<recompute<granularity::all, where>>.others) +
+             int(ext::recompute_rule_of<recompute<what, units::first<1>, granularity::cheap>>.what) ==
          0;
 }

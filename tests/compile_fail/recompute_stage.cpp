@@ -12,6 +12,6 @@ constexpr int stage = 1;
 
 using body = sequential<nn::linear<8, 8>, nn::linear<8, 4>>;
 struct job : parallel<objective<body, nn::cross_entropy<4>>,
-                      hybrid<pipeline<2>, recompute<again::all, units::on_stages<stage>>>> {};
+                      hybrid<pipeline<2>, recompute<granularity::all, units::on_stages<stage>>>> {};
 
 int main() { return job::plan().bytes_per_rank({.rows = 8}) == 0; }

@@ -240,7 +240,7 @@ int main(int count, char** words) {
     if (plan == "dp") return run<job<any_ranks>>(of);
     if (plan == "dp.tp2") return run<job<any_ranks, tensor_parallel<2>>>(of);
     if (plan == "dp.pp2") return run<job<any_ranks, pipeline<2, interleaved<2>>>>(of);
-  } catch (refused_newcomer const& problem) {
+  } catch (refused_rank const& problem) {
     std::fprintf(stderr, "elastic_job: %s\n", problem.what());
     return problem.exit_code();
   } catch (std::exception const& problem) {

@@ -972,7 +972,7 @@ def secured_store():
         expect("secret of the job" not in job.texts(), "a password was printed")
 
 
-def newcomers_are_refused():
+def joining_ranks_are_refused():
     with Job(steps=500, bounds="2:4", pause=5, every=100) as job:
         job.add(2)
         job.generation(2)
@@ -993,7 +993,7 @@ def newcomers_are_refused():
             expect(one.wait() == 1, job.texts())
             job.until(lambda: job.ends.pop(one.pid, None) is not None, "its end is known")
         expect("is refused, and the job continues: " in job.texts(), job.texts())
-        job.add(1)  # a newcomer with equal options is accepted
+        job.add(1)  # a joining rank with equal options is accepted
         job.generation(3)
         job.check()
 
@@ -1261,7 +1261,7 @@ USUAL = [storm, cut_cable, root_is_stopped, root_hangs, stopped_for_a_while, mem
          sigterm_to_all_saves, a_full_disk_saves, tensor_replica, staged_replica, endless_loop,
          etcd_restarted_without_its_data, too_few, etcd_gone, etcd_paused, etcd_gone_at_the_end, etcd_over_its_quota,
          sigterm_to_all_without_etcd_saves, sigterm_to_one_without_etcd, store_wait_is_over, strangers_are_refused,
-         strangers_at_every_port, newcomers_are_refused, second_launcher, first_generation_differs,
+         strangers_at_every_port, joining_ranks_are_refused, second_launcher, first_generation_differs,
          fixed_job_with_other_data, words_of_the_store_move_no_cursor, secured_store, program_is_wrong,
          times_are_refused, without_launcher]
 

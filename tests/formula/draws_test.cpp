@@ -102,7 +102,8 @@ struct data : parallel<model, data_parallel<2>, double> {};
 struct tensor : parallel<model, tensor_parallel<2>, double> {};
 struct sharded : parallel<model, tensor_parallel<2, sequence::sharded>, double> {};
 struct stages : parallel<model, pipeline<2>, double> {};
-struct made_again : parallel<model, hybrid<data_parallel<2>, recompute<again::all>>, double> {};
+struct granularity_number
+    : parallel<model, hybrid<data_parallel<2>, recompute<granularity::all>>, double> {};
 
 nn_testing::token_batch batch_of_tokens() {
   nn_testing::token_batch batch{samples, length, {}, {}};
@@ -123,7 +124,8 @@ TEST(Draws, AreTheSameUnderEveryPlan) {
     expect_same(right, nn_testing::train_once<tensor>(batch, microbatches), "tp2" + text);
     expect_same(right, nn_testing::train_once<sharded>(batch, microbatches), "tp2 sharded" + text);
     expect_same(right, nn_testing::train_once<stages>(batch, 2 * microbatches), "pp2" + text);
-    expect_same(right, nn_testing::train_once<made_again>(batch, microbatches), "recompute" + text);
+    expect_same(right, nn_testing::train_once<granularity_number>(batch, microbatches),
+                "recompute" + text);
   }
   EXPECT_NE(nn_testing::train_once<alone>(batch, 1, 6).loss, right.loss);
 }

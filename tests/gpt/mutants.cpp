@@ -124,7 +124,7 @@ struct deaf_rank {
 
   [[nodiscard]] plait::ext::mesh const& grid() const { return rank.grid(); }
   [[nodiscard]] int world_rank() const { return rank.world_rank(); }
-  [[nodiscard]] plait::ext::coordinates const& place() const { return rank.place(); }
+  [[nodiscard]] plait::ext::coordinates const& coordinates() const { return rank.coordinates(); }
   [[nodiscard]] int world_size() const { return rank.world_size(); }
   [[nodiscard]] bool is_root() const { return rank.is_root(); }
   [[nodiscard]] bool sums_in_room() { return rank.sums_in_room(); }

@@ -49,11 +49,11 @@ TEST(BatchStatistics, AreThoseOfTheSerialRun) {
   expect_serial_with<data_parallel<4, zero<2>, within<2>>>(1, "zero<2> within 2 of 4");
 }
 TEST(BatchStatistics, OfBlocksAndWhatIsMadeAgain) {
-  expect_serial_with<hybrid<data_parallel<2, zero<1>, buckets<512>>, recompute<again::all>>>(
+  expect_serial_with<hybrid<data_parallel<2, zero<1>, buckets<512>>, recompute<granularity::all>>>(
       1, "zero<1>, small buckets, recompute");
-  expect_serial_with<hybrid<data_parallel<2, zero<3>>, recompute<again::cheap>>>(
+  expect_serial_with<hybrid<data_parallel<2, zero<3>>, recompute<granularity::cheap>>>(
       1, "zero<3>, recompute");
-  expect_serial_with<hybrid<data_parallel<2>, tensor_parallel<2>, recompute<again::moves>>>(
+  expect_serial_with<hybrid<data_parallel<2>, tensor_parallel<2>, recompute<granularity::moves>>>(
       1, "dp2.tp2, moves again");
 }
 TEST(BatchStatistics, DifferFromThoseOfGroups) {
@@ -120,8 +120,9 @@ void expect_calls_of_the_list(int microbatches) {
                         .microbatches = batches.microbatches(),
                         .data_ranks = rank.grid().size(axis::data)};
     auto const compare = [&](planning::job_part part) {
-      EXPECT_EQ((expected_calls::expansion<Job>(rank.grid(), rank.place(), load, part).lines()),
-                expected_calls::lines_of(log))
+      EXPECT_EQ(
+          (expected_calls::expansion<Job>(rank.grid(), rank.coordinates(), load, part).lines()),
+          expected_calls::lines_of(log))
           << rank.world_rank();
       log.clear();
     };
@@ -135,7 +136,7 @@ void expect_calls_of_the_list(int microbatches) {
 TEST(BatchStatistics, SendWhatTheListSays) {
   expect_calls_of_the_list<whole<hybrid<data_parallel<2, buckets<512>>, pipeline<2>>>>(2);
   expect_calls_of_the_list<
-      whole<hybrid<data_parallel<2>, tensor_parallel<2>, recompute<again::all>>>>(2);
+      whole<hybrid<data_parallel<2>, tensor_parallel<2>, recompute<granularity::all>>>>(2);
   // Sums for every channel, 8 of them: two forward, and one of two kinds backward; none in an
   // evaluation.
   using plan = whole<data_parallel<2>>::plan_type;

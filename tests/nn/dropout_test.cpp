@@ -59,7 +59,7 @@ std::vector<double> mask(std::size_t microbatches, std::uint64_t seed = 3, std::
     std::vector<double> ones(each * length * width, 1.0);
     for (std::size_t m = 0; m < microbatches; ++m) {
       auto const first =
-          here * static_cast<std::size_t>(rank.place().along(plait::axis::data)) + each * m;
+          here * static_cast<std::size_t>(rank.coordinates().along(plait::axis::data)) + each * m;
       layer_context context{.seed = seed,
                             .step = &step,
                             .microbatch = static_cast<int>(m),

@@ -42,7 +42,8 @@ TEST(ImagePlans, AreTheSerialRun) {
 }
 TEST(ImagePlans, OfBlocksAndWhatIsMadeAgain) {
   expect_serial<data_parallel<2, zero<1>>>(1, "zero<1>");
-  expect_serial<hybrid<data_parallel<2, zero<3>>, recompute<again::all>>>(2, "zero<3>, recompute");
+  expect_serial<hybrid<data_parallel<2, zero<3>>, recompute<granularity::all>>>(
+      2, "zero<3>, recompute");
 }
 
 // Slices of 4 samples each; the last batch has empty ones.

@@ -153,9 +153,9 @@ TEST(ResNet18, IsTorchvisionsInFloat) {
   expect_as_torchvision(train<float, 2 * small.group, small>(1e-6), "groups_float", 1e-4);
 }
 
-/// Returns the digest of names and shapes that digest() of resnet_reference.py returns.
+/// Returns the hash of names and shapes that hash() of resnet_reference.py returns.
 template <class Plan>
-numbers digest() {
+numbers hash() {
   auto const names = plait::planning::parameter_names(Plan::tree, Plan::entries);
   std::array<std::size_t, 3> out{};
   for (std::size_t i = 0; i < names.size(); ++i) {
@@ -177,7 +177,7 @@ TEST(ResNet50, HasTorchvisionsNamesAndShapes) {
   using job = plait::parallel<
       plait::objective<train_resnet::resnet50<of>, plait::nn::cross_entropy<of.classes>>,
       plait::serial>;
-  EXPECT_EQ(digest<job::plan_type>(), stored("names_resnet50"));
+  EXPECT_EQ(hash<job::plan_type>(), stored("names_resnet50"));
 }
 
 }  // namespace

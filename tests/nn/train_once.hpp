@@ -36,7 +36,7 @@ outcome train_once(token_batch const& all, int microbatches, std::uint64_t seed 
     std::size_t const here = all.samples / ranks;
     std::size_t const each = here / static_cast<std::size_t>(microbatches);
     std::size_t const first =
-        here * static_cast<std::size_t>(rank.place().along(plait::axis::data));
+        here * static_cast<std::size_t>(rank.coordinates().along(plait::axis::data));
     // (microbatch, position, sample)
     std::vector<std::int32_t> tokens(here * all.sequence), labels(tokens.size());
     for (std::size_t s = 0; s < here; ++s)

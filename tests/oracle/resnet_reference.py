@@ -81,7 +81,7 @@ def run(size, dtype, rate=1e-5):
     return losses, evaluated, statistics
 
 
-def digest(named_tensors):
+def hash(named_tensors):
     """The number of tensors and of elements, and a number that changes with most names and shapes."""
     count, elements, mixed = 0, 0, 0
     for name, tensor in named_tensors:
@@ -92,7 +92,7 @@ def digest(named_tensors):
 
 
 def all_lines():
-    yield "names_resnet50", digest((name, tensor) for name, tensor in torchvision.models.resnet50().state_dict().items()
+    yield "names_resnet50", hash((name, tensor) for name, tensor in torchvision.models.resnet50().state_dict().items()
                                    if not name.endswith("num_batches_tracked"))
     for size, dtype, rate, name in ((4, torch.float64, 1e-5, "whole_double"), (8, torch.float64, 1e-5, "groups_double"),
                                     (4, torch.float32, 1e-6, "whole_float"), (8, torch.float32, 1e-6, "groups_float")):

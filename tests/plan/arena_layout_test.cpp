@@ -83,10 +83,10 @@ void expect_sound_activations(std::size_t rows) {
     expect_no_overlap(forward, layout.transient_bytes[at]);
     expect_no_overlap(backward, layout.transient_bytes[at]);
     EXPECT_EQ(layout.activation_stash_bytes[at] % alignment_bytes, 0u);
-    for (int s = piece.first_step; s < piece.end_step; ++s)
-      if (code.steps[s].kind == step_kind::move) {
-        EXPECT_GE(layout.staging_bytes[at], bytes_of(code.steps[s].in));
-        EXPECT_GE(layout.staging_bytes[at], bytes_of(code.steps[s].out));
+    for (int s = piece.first_node; s < piece.end_node; ++s)
+      if (code.nodes[s].kind == program_node_kind::move) {
+        EXPECT_GE(layout.staging_bytes[at], bytes_of(code.nodes[s].in));
+        EXPECT_GE(layout.staging_bytes[at], bytes_of(code.nodes[s].out));
       }
   }
 }

@@ -128,7 +128,8 @@ std::vector<pictured> const& all_plans() {
       make<small_gpt, data_parallel<4, zero<1>>, plait::precision<plait::bfloat16, float>>(
           "zero<1>"),
       make<small_gpt, data_parallel<4, within<2>, zero<3>, buckets<1024>>>("zero<3>"),
-      make<small_gpt, hybrid<pipeline<2>, tensor_parallel<2>, recompute<again::all>>>("recompute"),
+      make<small_gpt, hybrid<pipeline<2>, tensor_parallel<2>, recompute<granularity::all>>>(
+          "recompute"),
       make<small_gpt, pipeline<2, plait_test::halves_of_two_chunks>>("chunks"),
       make<normed, hybrid<data_parallel<2>, tensor_parallel<2>>>("sums over samples",
                                                                  {.rows = 8, .microbatches = 2}),

@@ -117,7 +117,7 @@ class expansion : public calls_of_rows<Job> {
         layout_(plan::parameter_layout_for(place.along(plait::axis::stage), grid)),
         list_(std::move(list)) {
     switch (part) {
-      case job_part::set_up: at(transfer_place::agreement); break;
+      case job_part::set_up: at(transfer_place::consistency); break;
       case job_part::training:
         run_step(plait::planning::training_timetable<typename plan::schedule_type>(
             plan::stages, load.microbatches));
@@ -168,16 +168,16 @@ class expansion : public calls_of_rows<Job> {
 
   // --- recomputation: units work in one record
 
-  static constexpr bool runs_again = plan::has_reruns;
+  static constexpr bool recomputes = plan::has_recompute;
   [[nodiscard]] static bool works(int item, int unit) {
     auto const layout = plan::activation_layout_for(plan::sequence_length);
     auto const what = std::size_t(plan::recomputes.of(unit));
-    return runs_again && layout.activation_stash_bytes[std::size_t(item)] >
+    return recomputes && layout.activation_stash_bytes[std::size_t(item)] >
                              layout.stash_end[std::size_t(item)][what];
   }
   void make_again(int item, int unit) {
     if (!works(item, unit)) return;
-    if (working_ != std::pair{unit, microbatch_}) at(transfer_place::forward_again, item);
+    if (working_ != std::pair{unit, microbatch_}) at(transfer_place::recompute, item);
     working_ = {-1, -1};
   }
 
@@ -198,8 +198,8 @@ class expansion : public calls_of_rows<Job> {
     return -1;
   }
   [[nodiscard]] static bool gives_gradient(int leaf) {
-    for (auto const& now : plan::code.steps)
-      if (now.kind == plait::planning::step_kind::leaf && now.leaf == leaf)
+    for (auto const& now : plan::code.nodes)
+      if (now.kind == plait::planning::program_node_kind::leaf && now.leaf == leaf)
         return plan::needs_gradient[std::size_t(now.in)];
     return false;
   }

@@ -31,8 +31,8 @@ std::vector<std::string> labels() {
 template <class Plan>
 constexpr int count_moves(row_operation kind, bool backward = false) {
   int count = 0;
-  for (auto const& now : Plan::code.steps) {
-    if (now.kind != step_kind::move) continue;
+  for (auto const& now : Plan::code.nodes) {
+    if (now.kind != program_node_kind::move) continue;
     if (backward && !Plan::needs_gradient[static_cast<std::size_t>(now.in)]) continue;
     auto const row =
         transition_between(Plan::code.values[now.in].at, Plan::code.values[now.out].at);
@@ -111,9 +111,10 @@ static_assert(sharded_attention::chosen.output == shard<dim::sequence>);
 // The residual stream, the norm's input and output and the sum are cut as sequence shards.
 static_assert([] {
   auto const& code = sharded_attention::code;
-  for (auto const& now : code.steps) {
-    bool const on_shards = now.kind == step_kind::branch || now.kind == step_kind::add ||
-                           (now.kind == step_kind::leaf && now.leaf == 0);
+  for (auto const& now : code.nodes) {
+    bool const on_shards = now.kind == program_node_kind::branch ||
+                           now.kind == program_node_kind::add ||
+                           (now.kind == program_node_kind::leaf && now.leaf == 0);
     if (on_shards && (code.values[now.in].at != shard<dim::sequence> ||
                       code.values[now.out].at != shard<dim::sequence>))
       return false;
@@ -164,8 +165,8 @@ static_assert(sharded_gpt::chosen.cost.flops < split_gpt::chosen.cost.flops);
 
 TEST(FormPlanner, EveryMoveIsARowThatMayBeDerived) {
   auto const check = [](auto const& code) {
-    for (auto const& now : code.steps) {
-      if (now.kind != step_kind::move) continue;
+    for (auto const& now : code.nodes) {
+      if (now.kind != program_node_kind::move) continue;
       auto const row = transition_between(code.values[now.in].at, code.values[now.out].at);
       EXPECT_EQ(row.status, derivation::automatic)
           << to_string(row.from) << " to " << to_string(row.to);

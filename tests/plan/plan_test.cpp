@@ -232,8 +232,8 @@ TEST(Plan, OutsideInputHasNoGradient) {
   constexpr auto& code = tokens_first::code;
   EXPECT_FALSE(tokens_first::needs_gradient[static_cast<std::size_t>(code.items[0].in)]);
   using features_first = plan<sequential<dense, nn::linear<32, 64>>, tensor_parallel<2>>;
-  for (auto const& now : features_first::code.steps) {
-    if (now.kind != step_kind::move || now.in != features_first::code.items[0].in) continue;
+  for (auto const& now : features_first::code.nodes) {
+    if (now.kind != program_node_kind::move || now.in != features_first::code.items[0].in) continue;
     EXPECT_FALSE(features_first::needs_gradient[static_cast<std::size_t>(now.out)]);
   }
   EXPECT_EQ(features_first::bytes_sent(axis::tensor, {.rows = 8}).backward, 0);

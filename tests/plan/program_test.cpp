@@ -25,9 +25,9 @@ void expect_well_formed() {
   double flops = 0;
   for (int i = 0; i < code.items.size(); ++i) {
     auto const& piece = code.items[i];
-    EXPECT_EQ(piece.first_step, next_step);
+    EXPECT_EQ(piece.first_node, next_step);
     EXPECT_EQ(piece.first_leaf, next_leaf);
-    next_step = piece.end_step;
+    next_step = piece.end_node;
     EXPECT_TRUE(made.insert(piece.in).second);
     auto const& in = code.values[piece.in];
     auto const& out = code.values[piece.out];
@@ -43,8 +43,8 @@ void expect_well_formed() {
       EXPECT_EQ(in.at, out.at);
       EXPECT_EQ(in.info, out.info);
     }
-    for (int s = piece.first_step; s < piece.end_step; ++s) {
-      auto const& now = code.steps[s];
+    for (int s = piece.first_node; s < piece.end_node; ++s) {
+      auto const& now = code.nodes[s];
       EXPECT_TRUE(made.contains(now.in)) << "step " << s;
       EXPECT_EQ(code.values[now.in].item, i);
       EXPECT_EQ(code.values[now.out].item, i);
@@ -52,7 +52,7 @@ void expect_well_formed() {
       auto const& from = code.values[now.in];
       auto const& to = code.values[now.out];
       switch (now.kind) {
-        case step_kind::leaf: {
+        case program_node_kind::leaf: {
           EXPECT_EQ(now.leaf, next_leaf++);
           auto const& form = code.form(now.leaf);
           EXPECT_EQ(from.at, form.input());
@@ -66,20 +66,20 @@ void expect_well_formed() {
           }
           break;
         }
-        case step_kind::move:
+        case program_node_kind::move:
           EXPECT_NE(from.at, to.at) << "a move that moves nothing";
           EXPECT_EQ(from.info, to.info);
           break;
-        case step_kind::branch:
-        case step_kind::add:
+        case program_node_kind::branch:
+        case program_node_kind::add:
           EXPECT_EQ(from.at, to.at);
           EXPECT_EQ(from.info, to.info);
-          if (now.kind == step_kind::add) {
+          if (now.kind == program_node_kind::add) {
             EXPECT_TRUE(made.contains(now.skip));
             EXPECT_EQ(code.values[now.skip].at, to.at);
           }
           break;
-        case step_kind::fan_out:
+        case program_node_kind::fan_out:
           EXPECT_TRUE(made.insert(now.skip).second);
           EXPECT_EQ(from.at, to.at);
           EXPECT_EQ(code.values[now.skip].at, to.at);
@@ -90,7 +90,7 @@ void expect_well_formed() {
     EXPECT_EQ(piece.end_leaf, next_leaf);
     flops += piece.flops_per_row * piece.count;
   }
-  EXPECT_EQ(next_step, code.steps.size());
+  EXPECT_EQ(next_step, code.nodes.size());
   EXPECT_EQ(next_leaf, Plan::leaf_count);
   EXPECT_EQ(static_cast<int>(made.size()), code.values.size());
   EXPECT_NEAR(flops, Plan::chosen.cost.flops, 1e-9 * flops);
@@ -116,7 +116,8 @@ TYPED_TEST_SUITE(Program, Plans);
 TYPED_TEST(Program, IsWellFormed) { expect_well_formed<TypeParam>(); }
 
 TEST(Program, SerialNeedsNoMoves) {
-  for (auto const& now : plan<model, serial>::code.steps) EXPECT_NE(now.kind, step_kind::move);
+  for (auto const& now : plan<model, serial>::code.nodes)
+    EXPECT_NE(now.kind, program_node_kind::move);
 }
 
 TEST(Program, UnitsAreLayersResidualsAndCopies) {

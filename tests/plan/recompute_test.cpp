@@ -26,8 +26,9 @@ using namespace plait::planning;
 
 using plan_gpt2::block, plan_gpt2::gpt2, plan_gpt2::length, plan_gpt2::width;
 
-template <class Policy, again What, class Where = units::everywhere, again Others = again::nothing>
-using again_plan = plan<gpt2, hybrid<Policy, recompute<What, Where, Others>>>;
+template <class Policy, granularity What, class Where = units::everywhere,
+          granularity Others = granularity::nothing>
+using recompute_plan_of = plan<gpt2, hybrid<Policy, recompute<What, Where, Others>>>;
 using sharded = tensor_parallel<2, sequence::sharded>;
 constexpr int of_blocks = 2;  // the number of the item of the blocks
 constexpr workload one{.rows = 8 * length};
@@ -45,17 +46,18 @@ constexpr std::size_t bytes_of_blocks(int slots = 1) {
   return sum;
 }
 static_assert(bytes_of_blocks<plan<gpt2, serial>>() == 4'838'129'664);
-static_assert(bytes_of_blocks<again_plan<serial, again::cheap>>() == 3'175'743'488);
-static_assert(bytes_of_blocks<again_plan<serial, again::all>>() == 680'001'536);
+static_assert(bytes_of_blocks<recompute_plan_of<serial, granularity::cheap>>() == 3'175'743'488);
+static_assert(bytes_of_blocks<recompute_plan_of<serial, granularity::all>>() == 680'001'536);
 constexpr std::size_t output = 25'165'824;
-static_assert(bytes_of_blocks<again_plan<serial, again::all>>() - 12 * output < 16 * output);
+static_assert(bytes_of_blocks<recompute_plan_of<serial, granularity::all>>() - 12 * output <
+              16 * output);
 
 // Microbatches in flight cost only their outputs.
 using on_stages = objective<sequential<nn::embedding<512, width>, repeat<12, block>,
                                        nn::layer_norm<width>, nn::linear<width, 512>>,
                             nn::cross_entropy<512>>;
 constexpr std::size_t stashes_of(int microbatches) {
-  using staged = plan<on_stages, hybrid<pipeline<2, gpipe>, recompute<again::all>>>;
+  using staged = plan<on_stages, hybrid<pipeline<2, gpipe>, recompute<granularity::all>>>;
   auto const arena = staged::arena_for(0, {.rows = length, .microbatches = microbatches});
   return arena.chunks[0].activation_stash_bytes *
          std::size_t(staged::slots_for(0, microbatches).activations);
@@ -66,18 +68,18 @@ static_assert(stashes_of(1) ==
 
 /// Returns the steps of a block that run again, as leaves or by their kinds.
 template <class Plan>
-std::vector<std::string> names_of_reruns(again what, int item = of_blocks) {
+std::vector<std::string> names_of_recomputed(granularity what, int item = of_blocks) {
   auto const names = leaf_names(Plan::tree);
   std::vector<std::string> out;
   auto const& piece = Plan::code.items[item];
-  for (int s = piece.first_step; s < piece.end_step; ++s) {
-    auto const& now = Plan::code.steps[s];
-    if ((Plan::recomputes.steps[s] & bit_of(int(what))) == 0) continue;
-    if (now.kind == step_kind::leaf) {
+  for (int s = piece.first_node; s < piece.end_node; ++s) {
+    auto const& now = Plan::code.nodes[s];
+    if ((Plan::recomputes.nodes[s] & bit_of(int(what))) == 0) continue;
+    if (now.kind == program_node_kind::leaf) {
       out.push_back(names[std::size_t(now.leaf)]);
-    } else if (now.kind == step_kind::add) {
+    } else if (now.kind == program_node_kind::add) {
       out.emplace_back("add");
-    } else if (now.kind == step_kind::move) {
+    } else if (now.kind == program_node_kind::move) {
       auto const row = row_of_move(Plan::code.values, now, direction::forward);
       if (communicates(row.moves)) out.emplace_back(to_string(row.moves));
     }
@@ -87,30 +89,35 @@ std::vector<std::string> names_of_reruns(again what, int item = of_blocks) {
 using names = std::vector<std::string>;
 
 TEST(RecomputePlans, MakeAgainWhatTheBackwardOfABlockReads) {
-  EXPECT_EQ((names_of_reruns<again_plan<serial, again::cheap>>(again::cheap)),
-            (names{"h.*.ln_1.", "h.*.ln_2.", "h.*.mlp.1."}));
+  EXPECT_EQ(
+      (names_of_recomputed<recompute_plan_of<serial, granularity::cheap>>(granularity::cheap)),
+      (names{"h.*.ln_1.", "h.*.ln_2.", "h.*.mlp.1."}));
   // All steps except the last product and its addition.
   names const all{"h.*.ln_1.", "h.*.attn.c_attn.", "h.*.attn.1.",   "h.*.attn.c_proj.",
                   "add",       "h.*.ln_2.",        "h.*.mlp.c_fc.", "h.*.mlp.1."};
-  EXPECT_EQ((names_of_reruns<again_plan<serial, again::all>>(again::all)), all);
-  EXPECT_EQ((names_of_reruns<again_plan<tensor_parallel<2>, again::all>>(again::all)),
+  EXPECT_EQ((names_of_recomputed<recompute_plan_of<serial, granularity::all>>(granularity::all)),
+            all);
+  EXPECT_EQ((names_of_recomputed<recompute_plan_of<tensor_parallel<2>, granularity::all>>(
+                granularity::all)),
             (names{"h.*.ln_1.", "h.*.attn.c_attn.", "h.*.attn.1.", "h.*.attn.c_proj.", "all_reduce",
                    "add", "h.*.ln_2.", "h.*.mlp.c_fc.", "h.*.mlp.1."}));
   EXPECT_EQ(
-      (names_of_reruns<again_plan<sharded, again::all>>(again::all)),
+      (names_of_recomputed<recompute_plan_of<sharded, granularity::all>>(granularity::all)),
       (names{"h.*.ln_1.", "all_gather", "h.*.attn.c_attn.", "h.*.attn.1.", "h.*.attn.c_proj.",
              "reduce_scatter", "add", "h.*.ln_2.", "all_gather", "h.*.mlp.c_fc.", "h.*.mlp.1."}));
   // The norm's result on a shard is gathered, and no other operation reads it.
-  EXPECT_EQ((names_of_reruns<again_plan<sharded, again::cheap>>(again::cheap)),
-            names{"h.*.mlp.1."});
-  EXPECT_EQ((names_of_reruns<again_plan<sharded, again::moves>>(again::moves)),
-            (names{"h.*.ln_1.", "all_gather", "h.*.ln_2.", "all_gather", "h.*.mlp.1."}));
+  EXPECT_EQ(
+      (names_of_recomputed<recompute_plan_of<sharded, granularity::cheap>>(granularity::cheap)),
+      names{"h.*.mlp.1."});
+  EXPECT_EQ(
+      (names_of_recomputed<recompute_plan_of<sharded, granularity::moves>>(granularity::moves)),
+      (names{"h.*.ln_1.", "all_gather", "h.*.ln_2.", "all_gather", "h.*.mlp.1."}));
 }
 
 TEST(RecomputePlans, DoOfABlockAgainThreeQuarters) {
-  using all = again_plan<serial, again::all>;
+  using all = recompute_plan_of<serial, granularity::all>;
   double const once = all::code.items[of_blocks].flops_per_row;
-  EXPECT_NEAR(rerun_flops_per_row<all>(of_blocks, again::all) / once, 0.728, 0.001);
+  EXPECT_NEAR(recompute_flops_per_row<all>(of_blocks, granularity::all) / once, 0.728, 0.001);
   // The record still holds the last block when the backward begins.
   double const of_model = all::recompute_work(0, one);
   double model = 0;
@@ -119,15 +126,15 @@ TEST(RecomputePlans, DoOfABlockAgainThreeQuarters) {
   EXPECT_EQ((plan<gpt2, serial>::recompute_work(0, one)), 0);
 }
 
-// Ranks compare the digest: with other recomputations they would make other calls.
+// Ranks compare the hash: with other recomputations they would make other calls.
 TEST(RecomputePlans, AreCompared) {
-  auto const digest = []<class Plan>(Plan) {
-    return plait::execution::numbers_to_compare<Plan>(Plan::grid).reruns;
+  auto const hash = []<class Plan>(Plan) {
+    return plait::execution::numbers_to_compare<Plan>(Plan::grid).recomputed;
   };
-  auto const cheap = digest(again_plan<serial, again::cheap>{});
-  auto const first = digest(again_plan<serial, again::cheap, units::first<2>>{});
-  auto const all = digest(again_plan<serial, again::all>{});
-  EXPECT_EQ(digest(plan<gpt2, serial>{}), 0u);
+  auto const cheap = hash(recompute_plan_of<serial, granularity::cheap>{});
+  auto const first = hash(recompute_plan_of<serial, granularity::cheap, units::first<2>>{});
+  auto const all = hash(recompute_plan_of<serial, granularity::all>{});
+  EXPECT_EQ(hash(plan<gpt2, serial>{}), 0u);
   EXPECT_NE(cheap, 0u);
   EXPECT_NE(cheap, first);
   EXPECT_NE(cheap, all);
@@ -138,18 +145,20 @@ TEST(RecomputePlans, AreCompared) {
 // example-begin choice
 constexpr workload training{.rows = 8 * 1024, .optimizer_states = 2};
 constexpr auto tight = plan<gpt2, serial>::least_recompute(training, 9'000'000'000);
-static_assert(tight.fits && tight.what == again::all && tight.all_of_first == 10);
+static_assert(tight.fits && tight.what == granularity::all && tight.all_of_first == 10);
 static_assert(tight.work < 0.36);  // a part of the work of the step's forwards
-// The choice is written as recompute<again::all, units::first<10>, again::cheap>.
+// The choice is written as recompute<granularity::all, units::first<10>, granularity::cheap>.
 // example-end choice
 constexpr auto roomy = plan<gpt2, serial>::least_recompute(training, 24'000'000'000);
-static_assert(roomy.fits && roomy.what == again::nothing && roomy.work == 0);
+static_assert(roomy.fits && roomy.what == granularity::nothing && roomy.work == 0);
 // The choice has the bytes of the plan, and with one unit less it would not fit.
-using tight_plan = again_plan<serial, again::all, units::first<10>, again::cheap>;
+using tight_plan =
+    recompute_plan_of<serial, granularity::all, units::first<10>, granularity::cheap>;
 static_assert(tight_plan::bytes_per_rank(training) == tight.bytes);
-static_assert(again_plan<serial, again::all, units::first<9>, again::cheap>::bytes_per_rank(
-                  training) > 9'000'000'000);
-static_assert(again_plan<serial, again::cheap>::bytes_per_rank(training) > 9'000'000'000);
+static_assert(recompute_plan_of<serial, granularity::all, units::first<9>,
+                                granularity::cheap>::bytes_per_rank(training) > 9'000'000'000);
+static_assert(recompute_plan_of<serial, granularity::cheap>::bytes_per_rank(training) >
+              9'000'000'000);
 constexpr auto hopeless = plan<gpt2, serial>::least_recompute(training, 1'000'000'000);
 static_assert(!hopeless.fits && hopeless.bytes > 2'000'000'000);
 constexpr workload small{.rows = length, .microbatches = 8, .optimizer_states = 2};
@@ -182,7 +191,7 @@ struct saves_its_own : bodies {
 };
 using dense = nn::linear<8, 8>;
 template <class Model>
-using all_of = plan<Model, hybrid<serial, recompute<again::all>>>;
+using all_of = plan<Model, hybrid<serial, recompute<granularity::all>>>;
 template <class Model>
 using cheap_of = plan<Model, hybrid<serial, recompute<>>>;
 
@@ -195,11 +204,11 @@ constexpr std::size_t tensor = 16 * 8 * sizeof(float);
 /// Returns the steps of the units of an item that run again.
 template <class Model>
 names of_all(int item = 0) {
-  return names_of_reruns<all_of<Model>>(again::all, item);
+  return names_of_recomputed<all_of<Model>>(granularity::all, item);
 }
 template <class Model>
 names of_cheap(int item = 0) {
-  return names_of_reruns<cheap_of<Model>>(again::cheap, item);
+  return names_of_recomputed<cheap_of<Model>>(granularity::cheap, item);
 }
 
 TEST(RecomputePlans, OfLayersOfOnesOwn) {
@@ -237,13 +246,14 @@ TEST(RecomputePlans, OfTiedUsesAndSumsOfLosses) {
   EXPECT_EQ(of_all<model>(2), names{});  // losses never run again
 }
 TEST(RecomputePlans, OfWhatAModelSays) {
-  using model = residual<sequential<dense, recomputed<again::all, sequential<nn::gelu<8>, dense>>,
-                                    kept<sequential<nn::gelu<8>, nn::gelu<8>>>, dense>>;
+  using model =
+      residual<sequential<dense, recomputed<granularity::all, sequential<nn::gelu<8>, dense>>,
+                          kept<sequential<nn::gelu<8>, nn::gelu<8>>>, dense>>;
   using says_nothing = plan<model, serial>;
-  EXPECT_EQ(names_of_reruns<says_nothing>(again::nothing, 0), (names{"1.", "2."}));
+  EXPECT_EQ(names_of_recomputed<says_nothing>(granularity::nothing, 0), (names{"1.", "2."}));
   EXPECT_EQ(of_all<model>(), (names{"0.", "1.", "2."}));
   using keeps = plan<residual<kept<dense>>, serial>;
-  EXPECT_FALSE(keeps::has_reruns);
+  EXPECT_FALSE(keeps::has_recompute);
 }
 // A frozen unit before the first trained unit has no backward, so no operation runs again for it.
 TEST(RecomputePlans, OfFrozenLayers) {

@@ -76,7 +76,7 @@ void check_rooms(too_small& found, int stage, workload const& load) {
         found.expect(made.place, made.offset + made.count * std::size_t(grid.size(cut)), elements);
       };
       switch (made.place) {
-        case transfer_place::agreement: expect(numbers.total - numbers.agreed_at); break;
+        case transfer_place::consistency: expect(numbers.total - numbers.compared_at); break;
         case transfer_place::labels:
           expect(of_loss);
           labels = bytes;

@@ -34,21 +34,22 @@ TYPED_TEST(Storage, WhatIsMadeAgainIsThereForEveryBackward) {
 // The test notices each omitted step; a step that only renames its input moves nothing.
 TEST(StorageCheck, FindsOmittedRecomputationOfStorage) {
   using right = plan<models::block<width, 4, length>, tensor_parallel<2, sequence::sharded>>;
-  constexpr int all = int(again::all);
-  auto reruns = rerun_finder<right::leaf_count>(right::code, right::tree.leaves,
-                                                right::needs_gradient, bit_of(all))
-                    .out;
+  constexpr int all = int(granularity::all);
+  auto recomputed = recompute_finder<right::leaf_count>(right::code, right::tree.leaves,
+                                                        right::needs_gradient, bit_of(all))
+                        .out;
   auto const storage = plan_storage(right::code, right::tree.leaves,
-                                    {reruns.stays.data(), right::code.values.size()},
-                                    {reruns.apart.data(), right::code.values.size()});
+                                    {recomputed.stays.data(), right::code.values.size()},
+                                    {recomputed.apart.data(), right::code.values.size()});
   int cleared = 0;
   for (int item = 0; item < right::code.items.size(); ++item)
-    for (int s = right::code.items[item].first_step; s < right::code.items[item].end_step; ++s) {
-      auto const& now = right::code.steps[s];
-      if (reruns.step[std::size_t(s)] == 0 || is_another_name(right::code, storage, now)) continue;
-      auto const bits = std::exchange(reruns.step[std::size_t(s)], 0);
-      EXPECT_FALSE(symbolic_run<right>(item, 0, storage, &reruns, all).faults().empty()) << s;
-      reruns.step[std::size_t(s)] = bits;
+    for (int s = right::code.items[item].first_node; s < right::code.items[item].end_node; ++s) {
+      auto const& now = right::code.nodes[s];
+      if (recomputed.step[std::size_t(s)] == 0 || is_another_name(right::code, storage, now))
+        continue;
+      auto const bits = std::exchange(recomputed.step[std::size_t(s)], 0);
+      EXPECT_FALSE(symbolic_run<right>(item, 0, storage, &recomputed, all).faults().empty()) << s;
+      recomputed.step[std::size_t(s)] = bits;
       ++cleared;
     }
   EXPECT_GE(cleared, 8);
@@ -82,15 +83,16 @@ TEST(StorageCheck, FindsTwoLiveValuesInOneBuffer) {
 TEST(Storage, SharesWhatCanBeShared) {
   using serial_block = plan<models::block<width, 4, length>, serial>;
   auto const& values = serial_block::storage.values;
-  for (auto const& now : serial_block::code.steps) {
-    if (now.kind != step_kind::branch) continue;
+  for (auto const& now : serial_block::code.nodes) {
+    if (now.kind != program_node_kind::branch) continue;
     EXPECT_EQ(values[std::size_t(now.in)].root, values[std::size_t(now.out)].root);
   }
   using relu_behind =
       plan<sequential<dense, residual<sequential<norm, dense, nn::relu<width>>>>, serial>;
   int shared = 0;
-  for (auto const& now : relu_behind::code.steps)
-    if (now.kind == step_kind::leaf && relu_behind::tree.leaves[now.leaf].may_alias.backward)
+  for (auto const& now : relu_behind::code.nodes)
+    if (now.kind == program_node_kind::leaf &&
+        relu_behind::tree.leaves[now.leaf].may_alias.backward)
       shared += relu_behind::storage.gradients[std::size_t(now.in)].root ==
                 relu_behind::storage.gradients[std::size_t(now.out)].root;
   EXPECT_GE(shared, 1);

@@ -29,12 +29,12 @@ class symbolic_run {
 
  public:
   using storage_type = std::remove_cvref_t<decltype(Plan::storage)>;
-  using reruns_type = rerun_plan<Plan::leaf_count>;
+  using recompute_plan_type = recompute_plan<Plan::leaf_count>;
 
   symbolic_run(int item, int rank) : symbolic_run(item, rank, Plan::storage) {}
-  /// Runs with another storage and, if `reruns` is given, with recomputation for `what`.
-  symbolic_run(int item, int rank, storage_type const& storage, reruns_type const* reruns = nullptr,
-               int what = 0)
+  /// Runs with another storage and, if `recomputed` is given, with recomputation for `what`.
+  symbolic_run(int item, int rank, storage_type const& storage,
+               recompute_plan_type const* recomputed = nullptr, int what = 0)
       : piece_(code.items[item]), rank_(rank), storage_(storage) {
     if (place(false, piece_.in).where != storage_kind::input)
       fail("the input is not looked for in its buffer");
@@ -48,7 +48,7 @@ class symbolic_run {
     // Values that exist only within a call are undefined when the backward begins.
     std::erase_if(memory_,
                   [](auto const& entry) { return entry.first.first == storage_kind::transient; });
-    if (reruns != nullptr) run_again(*reruns, what);
+    if (recomputed != nullptr) recompute(*recomputed, what);
     saved_ = std::exchange(memory_, {});
     if (place(true, piece_.out).where != storage_kind::output)
       fail("the gradient of the output is not looked for in its buffer");
@@ -70,16 +70,16 @@ class symbolic_run {
     return is_shard(at) && at.index == dim::sequence;
   }
   /// Forgets the values that are not kept and recomputes them by some of the steps.
-  void run_again(reruns_type const& reruns, int what) {
-    auto const levels = level_records(code, Plan::tree.leaves, storage_, reruns);
+  void recompute(recompute_plan_type const& recomputed, int what) {
+    auto const levels = level_records(code, Plan::tree.leaves, storage_, recomputed);
     std::erase_if(memory_, [&](auto const& entry) {
       auto const& [where, root] = entry.first;
       return where == storage_kind::kept && levels.root[std::size_t(root)] <= what;
     });
     for (int s = piece_.first_step; s < piece_.end_step; ++s) {
-      bool const runs = (reruns.step[std::size_t(s)] >> what & 1) != 0;
+      bool const runs = (recomputed.step[std::size_t(s)] >> what & 1) != 0;
       if (runs) forward(s);
-      int const leaf = code.steps[s].leaf;
+      int const leaf = code.nodes[s].leaf;
       if (leaf < 0 || Plan::tree.leaves[leaf].saved.own.size() == 0) continue;
       if (levels.slots[std::size_t(leaf)] <= what && !runs)
         fail("the slots of step " + std::to_string(s) + " are neither kept nor made again");
@@ -199,10 +199,10 @@ class symbolic_run {
   }
 
   void forward(int s) {
-    auto const& now = code.steps[s];
+    auto const& now = code.nodes[s];
     auto const name = "forward step " + std::to_string(s);
     switch (now.kind) {
-      case step_kind::leaf: {
+      case program_node_kind::leaf: {
         auto const& leaf = Plan::tree.leaves[now.leaf];
         expect_holds(false, now.in, name);
         expect_no_overlap(false, now.in, now.out, leaf.may_alias.forward, name);
@@ -214,16 +214,16 @@ class symbolic_run {
         make(false, now.out, name);
         break;
       }
-      case step_kind::move:
+      case program_node_kind::move:
         move(false, transition_between(code.values[now.in].at, code.values[now.out].at), now.in,
              now.out, name);
         break;
-      case step_kind::branch: copy(false, now.in, now.out, name); break;
-      case step_kind::fan_out:
+      case program_node_kind::branch: copy(false, now.in, now.out, name); break;
+      case program_node_kind::fan_out:
         copy(false, now.in, now.out, name);
         copy(false, now.in, now.skip, name);
         break;
-      case step_kind::add:
+      case program_node_kind::add:
         expect_holds(false, now.in, name);
         expect_holds(false, now.skip, name);
         expect_no_overlap(false, now.in, now.out, true, name);
@@ -235,11 +235,11 @@ class symbolic_run {
   }
 
   void backward(int s) {
-    auto const& now = code.steps[s];
+    auto const& now = code.nodes[s];
     auto const name = "backward step " + std::to_string(s);
     bool const wanted = Plan::needs_gradient[std::size_t(now.in)];
     switch (now.kind) {
-      case step_kind::leaf: {
+      case program_node_kind::leaf: {
         auto const& leaf = Plan::tree.leaves[now.leaf];
         if (!wanted && !leaf.is_trained()) break;
         if (leaf.saved.keeps_input) {
@@ -260,13 +260,13 @@ class symbolic_run {
         make(true, now.in, name);
         break;
       }
-      case step_kind::move:
+      case program_node_kind::move:
         if (wanted)
           move(true, adjoint(transition_between(code.values[now.in].at, code.values[now.out].at)),
                now.out, now.in, name);
         break;
-      case step_kind::branch:
-      case step_kind::fan_out:
+      case program_node_kind::branch:
+      case program_node_kind::fan_out:
         if (!wanted) break;
         expect_holds(true, now.out, name);
         expect_holds(true, now.skip, name);
@@ -274,7 +274,7 @@ class symbolic_run {
         expect_no_overlap(true, now.skip, now.in, true, name);
         make(true, now.in, name);
         break;
-      case step_kind::add:
+      case program_node_kind::add:
         if (wanted) copy(true, now.out, now.in, name);
         break;
     }
@@ -324,17 +324,18 @@ template <class Plan>
 void expect_sound_again() {
   constexpr unsigned all_kinds = 15;
   for (unsigned const kinds : {1U << 1, 1U << 2, 1U << 3, all_kinds}) {
-    auto const reruns =
-        rerun_finder<Plan::leaf_count>(Plan::code, Plan::tree.leaves, Plan::needs_gradient, kinds)
-            .out;
-    auto const storage =
-        plan_storage(Plan::code, Plan::tree.leaves, {reruns.stays.data(), Plan::code.values.size()},
-                     {reruns.apart.data(), Plan::code.values.size()});
+    auto const recomputed = recompute_finder<Plan::leaf_count>(Plan::code, Plan::tree.leaves,
+                                                               Plan::needs_gradient, kinds)
+                                .out;
+    auto const storage = plan_storage(Plan::code, Plan::tree.leaves,
+                                      {recomputed.stays.data(), Plan::code.values.size()},
+                                      {recomputed.apart.data(), Plan::code.values.size()});
     expect_fits<Plan>(storage);
-    for (int what = 0; what < again_kinds; ++what)
+    for (int what = 0; what < granularities; ++what)
       for (int item = 0; (kinds >> what & 1) != 0 && item < Plan::code.items.size(); ++item)
         for (int rank = 0; rank < Plan::tensor_ranks; ++rank)
-          for (auto const& fault : symbolic_run<Plan>(item, rank, storage, &reruns, what).faults())
+          for (auto const& fault :
+               symbolic_run<Plan>(item, rank, storage, &recomputed, what).faults())
             ADD_FAILURE() << "item " << item << ", rank " << rank << ", again " << what << " of "
                           << kinds << ": " << fault;
   }
@@ -446,11 +447,13 @@ using Models = ::testing::Types<
     repeat<2, sequential<dense, nn::relu<width>>>,
     sequential<keeps_own, residual<keeps_own>, residual<sequential<keeps_own, nn::relu<width>>>>,
     residual<sequential<dense, keeps_own, residual<keeps_own>, nn::gelu<width>, keeps_own>>,
-    residual<sequential<norm, kept<wide>, recomputed<again::all, nn::gelu<4 * width>>, narrow>>,
-    repeat<2, residual<sequential<
-                  norm,
-                  recomputed<again::all, residual<sequential<dense, kept<nn::gelu<width>>, dense>>>,
-                  nn::relu<width>, recomputed<again::cheap, norm>, on_shards>>>>;
+    residual<
+        sequential<norm, kept<wide>, recomputed<granularity::all, nn::gelu<4 * width>>, narrow>>,
+    repeat<2, residual<
+                  sequential<norm,
+                             recomputed<granularity::all,
+                                        residual<sequential<dense, kept<nn::gelu<width>>, dense>>>,
+                             nn::relu<width>, recomputed<granularity::cheap, norm>, on_shards>>>>;
 }  // namespace shared_models
 
 }  // namespace plait::planning

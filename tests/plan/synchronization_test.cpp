@@ -176,7 +176,7 @@ static_assert(plait::ext::plan<mlp, plait::serial>::waits_of(0, direction::forwa
 template <class Plan>
 consteval int postponed() {
   int count = 0;
-  for (int step = 0; step < Plan::code.steps.size(); ++step) {
+  for (int step = 0; step < Plan::code.nodes.size(); ++step) {
     if (!Plan::postpones_parameters(step)) continue;
     ++count;
     auto const list = Plan::waits_of(0, direction::backward).list;

@@ -68,7 +68,7 @@ void expect_calls_of_the_list(Backend const& backend) {
       if (part == job_part::training) {
         EXPECT_EQ(times, std::int64_t(log.size()));
       }
-      EXPECT_EQ(expansion<Job>(rank.grid(), rank.place(), load, part).lines(), lines_of(log))
+      EXPECT_EQ(expansion<Job>(rank.grid(), rank.coordinates(), load, part).lines(), lines_of(log))
           << name << " on rank " << rank.world_rank();
       log.clear();
     };
@@ -170,7 +170,8 @@ TEST(ExchangesMutants, EachRowCounts) {
 }
 
 TEST(ExchangesMutants, EachRowOfRecomputationCounts) {
-  using job = small_gpt::job<hybrid<small_gpt::tp2_sharded, plait::recompute<plait::again::all>>>;
+  using job =
+      small_gpt::job<hybrid<small_gpt::tp2_sharded, plait::recompute<plait::granularity::all>>>;
   expect_each_row_counts<job>(job_part::training, 0);
 }
 
@@ -204,11 +205,11 @@ using policies =
                    small_gpt::tp2_sharded, small_gpt::three_axes_sharded, pipeline<2, plait::gpipe>,
                    hybrid<pipeline<2>, data_parallel<2, plait::zero<1>, plait::buckets<1>>,
                           small_gpt::tp2_sharded>,
-                   hybrid<small_gpt::tp2, plait::recompute<plait::again::all>>,
+                   hybrid<small_gpt::tp2, plait::recompute<plait::granularity::all>>,
                    hybrid<pipeline<2>, small_gpt::tp2_sharded,
-                          plait::recompute<plait::again::moves, plait::units::on_stages<1>>>,
+                          plait::recompute<plait::granularity::moves, plait::units::on_stages<1>>>,
                    hybrid<pipeline<2>, data_parallel<2, plait::zero<3>, plait::buckets<1>>,
-                          small_gpt::tp2_sharded, plait::recompute<plait::again::all>>,
+                          small_gpt::tp2_sharded, plait::recompute<plait::granularity::all>>,
                    hybrid<pipeline<2, plait::interleaved<2>>, data_parallel<2, plait::buckets<1>>,
                           small_gpt::tp2_sharded>,
                    pipeline<2, plait_test::wave_breadth_first>,
@@ -314,7 +315,8 @@ TEST(ExchangesOfFormulas, AreWhatIsCalled) {
   expect_calls_of_the_list<plait::parallel<model, tensor, double>>(plait::threads{});
   expect_calls_of_the_list<plait::parallel<model, hybrid<pipeline<2>, data_parallel<2>, tensor>>>(
       plait::threads{});
-  using again = plait::parallel<model, hybrid<tensor, plait::recompute<plait::again::all>>, double>;
+  using again =
+      plait::parallel<model, hybrid<tensor, plait::recompute<plait::granularity::all>>, double>;
   expect_calls_of_the_list<again>(plait::simulated{});
 }
 
@@ -442,8 +444,9 @@ std::vector<std::string> said_of_moves(broken::moving_row::moves fault, auto con
       group.log_calls(&log, static_cast<int>(plait::ext::axis_set(plait::axis::tensor).bits));
       trainer.step(first);
       plait::workload const load{.rows = batch / microbatches, .microbatches = microbatches};
-      EXPECT_EQ(expansion<moving_job>(rank.grid(), rank.place(), load, job_part::training).lines(),
-                lines_of(log));
+      EXPECT_EQ(
+          expansion<moving_job>(rank.grid(), rank.coordinates(), load, job_part::training).lines(),
+          lines_of(log));
     } catch (plait::error const& e) {
       said[std::size_t(rank.world_rank())] = e.what();
     }

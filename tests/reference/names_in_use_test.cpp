@@ -159,7 +159,7 @@ struct centred {  // y = x - the mean of x over all samples; in evaluation the m
   }
   static void forward(auto& ops, auto const& l) {
     if (l.context.reads_buffers) return subtract(ops, l, l.p[running_mean{}], l.x, l.y);
-    if (!l.context.runs_again) find_mean(ops, l, l.x, l.saved[mean{}]);
+    if (!l.context.recomputes) find_mean(ops, l, l.x, l.saved[mean{}]);
     subtract(ops, l, l.saved[mean{}], l.x, l.y);
   }
   static void backward_input(auto& ops, auto const& l) {

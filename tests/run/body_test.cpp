@@ -224,7 +224,7 @@ TEST(JointBody, TrainsTheBitsOfTheTwoAndFindsWhatTheyShareOnce) {
   EXPECT_EQ(half_calls.exchange(0), 2 * passes);
 
   using ranks = plait::hybrid<plait::data_parallel<2, plait::zero<3>>, plait::tensor_parallel<2>,
-                              plait::recompute<plait::again::all>>;
+                              plait::recompute<plait::granularity::all>>;
   auto const shared = train<joint_job<ranks>>(microbatches);
   EXPECT_EQ(gated_calls.exchange(0), 4 * 3 * passes);
   ASSERT_EQ(shared.size(), expected.size());

@@ -137,7 +137,7 @@ struct kept_output : nn::linear<8, 8> {
   using saved = plait::saved<plait::input_slot, plait::output_slot>;
 };
 using keeps = plait::ext::plan<sequential<residual<kept_output>>, plait::serial>;
-static_assert(keeps::code.steps[2].kind == plait::planning::step_kind::add);
+static_assert(keeps::code.nodes[2].kind == plait::planning::program_node_kind::add);
 static_assert(!keeps::is_epilogue(2, direction::forward));
 
 // A residual begins before a layer norm: the gradient of the skip path is added there, if a layer
@@ -161,7 +161,7 @@ using across_move = plait::ext::plan<
         sequential<nn::linear<8, 16>, plait::use_form<"row", nn::linear<16, 8>>, nn::gelu<8>>>>,
     plait::tensor_parallel<2>>;
 static_assert([] {
-  for (int step = 0; step < across_move::code.steps.size(); ++step)
+  for (int step = 0; step < across_move::code.nodes.size(); ++step)
     if (across_move::is_epilogue(step, direction::forward)) return false;
   return true;
 }());

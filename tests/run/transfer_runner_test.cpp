@@ -108,7 +108,7 @@ TEST(ExchangeRunner, LeavesTheSumOfItsBlockToEachRank) {
     int const me = rank.world_rank();
     auto here = numbers_of(me);
     transfer_runner<rank_type>(rank, list).run({.row = 0}, here.data());
-    std::size_t const begin = 5 + 4 * std::size_t(rank.place().along(axis::data));
+    std::size_t const begin = 5 + 4 * std::size_t(rank.coordinates().along(axis::data));
     for (std::size_t i = 0; i < room; ++i) {
       bool const is_mine = i >= begin && i < begin + 4;
       if (!is_mine && i >= 5 && i < 17) continue;  // blocks of other ranks are unspecified
@@ -173,7 +173,7 @@ TEST(ExchangeRunner, GivesEachRankTheBlockOfItsNumber) {
     transfers.run_all_to_all(0, std::span<double const>(sent.data(), 6),
                              std::span<double>(received));
     auto const members = grid.group_of(rank.world_rank(), axis::data);
-    auto const mine = std::size_t(rank.place().along(axis::data));
+    auto const mine = std::size_t(rank.coordinates().along(axis::data));
     for (std::size_t i = 0; i < 6; ++i)
       EXPECT_EQ(received[i], number(members[i / 2], 2 * mine + i % 2)) << i;
   });
@@ -228,8 +228,8 @@ void expect_sums_of_blocks() {
     auto const& region = arena.regions[0];
     ASSERT_EQ(region.count, count);
     std::size_t const block = count / 6;
-    std::size_t const mine = 2 * std::size_t(rank.place().along(axis::data)) +
-                             std::size_t(rank.place().along(axis::replica));
+    std::size_t const mine = 2 * std::size_t(rank.coordinates().along(axis::data)) +
+                             std::size_t(rank.coordinates().along(axis::replica));
     for (std::size_t i = 0; i < count; ++i) {
       if (i / block != mine) here[i] = -1000;  // a block of another rank
       else EXPECT_EQ(here[i], expected[i]) << i << " of rank " << rank.world_rank();

@@ -13,7 +13,7 @@ using model = objective<
     nn::cross_entropy<8>>;
 using in_all_ways =
     parallel<model, hybrid<pipeline<2>, data_parallel<2, zero<3>>, tensor_parallel<2>,
-                           recompute<again::all, units::first<1>, again::cheap>>>;
+                           recompute<granularity::all, units::first<1>, granularity::cheap>>>;
 using in_slices = parallel<model, hybrid<reproducible<4>, data_parallel<>, tensor_parallel<2>>>;
 using in_chunks = parallel<model, hybrid<pipeline<2, interleaved<2>>, data_parallel<2>>>;
 

@@ -544,7 +544,7 @@ struct square_of_sum {
   static void forward(auto& ops, auto l) {
     std::size_t const present = l.context.present();
     ops.run(add{present}, std::get<0>(l.x), l.saved[sum{}]);
-    if (!l.context.reads_buffers && !l.context.runs_again) ops.sum_over_samples(l.saved[sum{}]);
+    if (!l.context.reads_buffers && !l.context.recomputes) ops.sum_over_samples(l.saved[sum{}]);
     ops.run(write_terms{present}, l.saved[sum{}], l.scratch[terms{}]);
     ops.add_to_loss(l.scratch[terms{}]);
   }

@@ -149,8 +149,8 @@ TEST(CheckLayer, ChecksAllLawsInEveryPrecision) {
 template <class L, name Form, bool Forward, bool Backward>
 constexpr bool shares() {
   using plan = typename plait::testing::detail::layer_job<L, Form, 2, false>::plan_type;
-  for (auto const& now : plan::code.steps) {
-    if (now.kind != step_kind::leaf || now.leaf != 1) continue;
+  for (auto const& now : plan::code.nodes) {
+    if (now.kind != program_node_kind::leaf || now.leaf != 1) continue;
     auto const in = static_cast<std::size_t>(now.in), out = static_cast<std::size_t>(now.out);
     auto const& values = plan::storage.values;
     auto const& gradients = plan::storage.gradients;

@@ -20,7 +20,7 @@ struct StepAllocation : testing::Test {};
 using policies =
     testing::Types<plait::serial, plait::data_parallel<2>, small_gpt::tp2, small_gpt::tp2_sharded,
                    plait::pipeline<2>, plait::pipeline<2, plait::gpipe>, small_gpt::three_axes,
-                   plait::hybrid<small_gpt::tp2_sharded, plait::recompute<plait::again::all>>,
+                   plait::hybrid<small_gpt::tp2_sharded, plait::recompute<plait::granularity::all>>,
                    plait::data_parallel<2, plait::zero<1>, plait::buckets<1>>,
                    plait::data_parallel<2, plait::zero<2>, plait::buckets<1>>,
                    plait::data_parallel<2, plait::zero<3>, plait::buckets<1>>,

@@ -67,10 +67,10 @@ outcome train(int at_launch_ranks = 0) {
                               .data_ranks = plan::grid.ranks_at_launch(rank.grid()),
                               .gradient_norm = true};
           plait_test::expect_planned_bytes<Job>(rank, load);
-          EXPECT_EQ(
-              expected_calls::expansion<Job>(rank.grid(), rank.place(), load, job_part::training)
-                  .lines(),
-              expected_calls::lines_of(log))
+          EXPECT_EQ(expected_calls::expansion<Job>(rank.grid(), rank.coordinates(), load,
+                                                   job_part::training)
+                        .lines(),
+                    expected_calls::lines_of(log))
               << "on rank " << rank.world_rank();
         }
         for (auto const over : rank.groups().sets()) rank.group(over).log_calls(nullptr, 0);

@@ -68,7 +68,7 @@ void import(auto& trainer, tensors const& values) {
 template <class Job, class Rank>
 void expect_called(Rank& rank, std::vector<detail::logged_call>& log, workload const& load,
                    job_part part) {
-  EXPECT_EQ((expected_calls::expansion<Job>(rank.grid(), rank.place(), load, part).lines()),
+  EXPECT_EQ((expected_calls::expansion<Job>(rank.grid(), rank.coordinates(), load, part).lines()),
             expected_calls::lines_of(log))
       << "rank " << rank.world_rank();
   log.clear();

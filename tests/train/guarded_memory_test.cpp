@@ -72,7 +72,7 @@ TEST(GuardedMemory, IsEnoughForStagesOfSlices) {
 
 TEST(GuardedMemory, IsEnoughForRecomputation) {
   run_everything<small_gpt::job<
-      hybrid<pipeline<2>, small_gpt::tp2_sharded, recompute<again::all, units::on_stages<0>>>,
+      hybrid<pipeline<2>, small_gpt::tp2_sharded, recompute<granularity::all, units::on_stages<0>>>,
       precision<plait::bfloat16, float>>>();
 }
 

@@ -59,7 +59,7 @@ using hybrids = ::testing::Types<
     hybrid<pipeline<2, interleaved<2>>, data_parallel<2, zero<1>, buckets<1>>>,
     hybrid<pipeline<2, interleaved<2>>, data_parallel<2, zero<3>, buckets<1>>>,
     hybrid<pipeline<2, looped_breadth_first<2>>, data_parallel<2, zero<2>, buckets<1>>>,
-    hybrid<pipeline<2, interleaved<2>>, small_gpt::tp2, recompute<again::all>>,
+    hybrid<pipeline<2, interleaved<2>>, small_gpt::tp2, recompute<granularity::all>>,
     hybrid<pipeline<2, plait_test::wave_breadth_first>, data_parallel<2, buckets<1>>,
            small_gpt::tp2>>;
 TYPED_TEST_SUITE(InterleavedBeside, hybrids);

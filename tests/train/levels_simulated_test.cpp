@@ -94,7 +94,7 @@ TEST(LevelsRooms, ParametersThatAreNotGatheredInTimeAreMissed) {
   auto const& operations = right.program.operations;
   int gathers = 0;
   for (std::size_t i = 0; i < operations.size(); ++i) {
-    if (operations[i].what != operation_kind::bring) continue;
+    if (operations[i].what != operation_kind::copy_block) continue;
     std::size_t const row = i + 1, use = next_that_touches(right.program, i, row);
     // Positions do not read their parameter in the backward, which no plan can know.
     bool const is_forward = operations[use].what == operation_kind::forward;

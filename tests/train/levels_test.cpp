@@ -277,7 +277,7 @@ TEST(LevelsMutants, AreFound) {
   };
   using enum transfer_place;
   leave_out("a bucket of parameters not gathered", operation_kind::row, parameters, 3);
-  leave_out("a block not put where it is gathered", operation_kind::bring, parameters, 3);
+  leave_out("a block not put where it is gathered", operation_kind::copy_block, parameters, 3);
   leave_out("a block that owners have updated not gathered", operation_kind::row, gather_parameters,
             1);
   leave_out("a microbatch's gradients not summed", operation_kind::row, microbatch_gradients, 2);

@@ -374,7 +374,7 @@ TEST(Mistakes, RanksOfOneDataRankHaveTheSameSamples) {
     EXPECT_SAYS(text, "batches 1: rank " + std::to_string(one) + " and rank " +
                           std::to_string(other) + " are both data rank " +
                           std::to_string(data_rank) +
-                          ", and their samples of step 0 are not the same: these have the digest ");
+                          ", and their samples of step 0 are not the same: these have the hash ");
     EXPECT_SAYS(text, " on rank " + std::to_string(other) +
                           "; a data set gives the same inputs, targets and weights of a sample on "
                           "every rank");
@@ -448,14 +448,14 @@ TEST(Mistakes, OtherValuesImportedOnOneRankAreNamedOnAllRanks) {
   for (int const odd : {1, 2, 3})
     expect_said(of_imports<grid_job>(odd, one_element),
                 "trainer 1: import_parameters: the ranks differ in the values of 'second.weight': "
-                "digest ",
+                "hash ",
                 " on rank " + std::to_string(odd) + "; the source gives the same whole values");
   // Ranks 0 and 1 have the first stage.
   auto const last = [](std::string const& name, std::span<double> values) {
     if (name == "last.bias") values[1] = 1;
     return name != "last.bias";
   };
-  expect_said(of_imports<staged_job>(3, last), "the values of 'last.bias': digest ",
+  expect_said(of_imports<staged_job>(3, last), "the values of 'last.bias': hash ",
               " on rank 2, left as it was on rank 3;");
   expect_said(of_imports<grid_job>(0, last, simulated{}), "'last.bias': left as it was on rank 0, ",
               " on rank 1;");

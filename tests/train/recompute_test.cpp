@@ -46,7 +46,8 @@ using model =
               nn::cross_entropy<vocabulary>>;
 template <class Policy, class Element = double>
 struct job : parallel<model, Policy, Element> {};
-template <class Policy, again What, class Where = units::everywhere, again Others = again::nothing>
+template <class Policy, granularity What, class Where = units::everywhere,
+          granularity Others = granularity::nothing>
 using with = job<hybrid<Policy, recompute<What, Where, Others>>>;
 
 struct outcome {
@@ -117,30 +118,31 @@ void expect_the_bits(auto const& backend, settings const& how) {
 
 TEST(Recompute, HasTheBitsOfWhatIsKept) {
   for (int const m : {1, 4})
-    expect_the_bits<job<serial>, with<serial, again::cheap>,
-                    with<serial, again::all, units::first<4>, again::cheap>>(threads{}, {m});
+    expect_the_bits<job<serial>, with<serial, granularity::cheap>,
+                    with<serial, granularity::all, units::first<4>, granularity::cheap>>(threads{},
+                                                                                         {m});
 }
 TEST(Recompute, HasTheBitsOnTensorRanks) {
   using small_gpt::tp2_sharded;
   for (int const m : {1, 2})
-    expect_the_bits<job<tp2_sharded>, with<tp2_sharded, again::moves>,
-                    with<tp2_sharded, again::all>>(threads{}, {m});
+    expect_the_bits<job<tp2_sharded>, with<tp2_sharded, granularity::moves>,
+                    with<tp2_sharded, granularity::all>>(threads{}, {m});
 }
 TEST(Recompute, HasTheBitsOnStages) {
   for (int const m : {1, 4, 8})
-    expect_the_bits<job<pipeline<2>>, with<pipeline<2, gpipe>, again::all>,
-                    with<pipeline<2>, again::all, units::on_stages<0>>>(threads{}, {m});
+    expect_the_bits<job<pipeline<2>>, with<pipeline<2, gpipe>, granularity::all>,
+                    with<pipeline<2>, granularity::all, units::on_stages<0>>>(threads{}, {m});
 }
 TEST(Recompute, HasTheBitsWithShardsOfParameters) {
   using three = data_parallel<at_launch, zero<3>, buckets<1>>;
   for (int const ranks : {1, 2, 3})
-    expect_the_bits<job<three>, with<three, again::all>>(threads{.data_ranks = ranks}, {2});
+    expect_the_bits<job<three>, with<three, granularity::all>>(threads{.data_ranks = ranks}, {2});
 }
 TEST(Recompute, HasTheBitsOfSlices) {
   using slices = hybrid<data_parallel<>, reproducible<4>>;
   auto const expected = train<job<slices>>(threads{.data_ranks = 1}, {4});
   for (int const ranks : {1, 3})
-    EXPECT_EQ((train<with<slices, again::all>>(threads{.data_ranks = ranks}, {4})), expected);
+    EXPECT_EQ((train<with<slices, granularity::all>>(threads{.data_ranks = ranks}, {4})), expected);
 }
 
 // --- on the simulated device, where an activation that was not recomputed is undefined
@@ -153,24 +155,24 @@ void expect_no_race(std::uint64_t seeds, settings const& how) {
     ASSERT_EQ(train<Job>(simulated{.seed = seed, .statistics = &statistics}, how), expected)
         << "seed " << seed;
   auto const is_again = [](int number) {
-    return number % (1 << 16) == int(operation_kind::forward_again);
+    return number % (1 << 16) == int(operation_kind::recompute);
   };
-  int again_sites = 0;
+  int recompute_sites = 0;
   for (auto const& site : statistics.sites) {
     bool const is_step = site.where == wait_site::part::step;
     if (is_step ? !is_again(site.waiting) && !is_again(site.awaited)
-                : site.where != wait_site::part::forward_again)
+                : site.where != wait_site::part::recompute)
       continue;
-    ++again_sites;
+    ++recompute_sites;
     EXPECT_THROW(train<Job>(simulated{.without = site}, how), race_error) << to_string(site);
   }
-  EXPECT_GE(again_sites, 2);
+  EXPECT_GE(recompute_sites, 2);
 }
 TEST(RecomputeSimulated, HasNoRaceAndNoWaitTooMany) {
-  expect_no_race<with<small_gpt::tp2_sharded, again::all>>(2, {2, 2});
-  expect_no_race<with<small_gpt::tp2_sharded, again::moves>>(2, {2, 2});
+  expect_no_race<with<small_gpt::tp2_sharded, granularity::all>>(2, {2, 2});
+  expect_no_race<with<small_gpt::tp2_sharded, granularity::moves>>(2, {2, 2});
   // The parameters that are gathered for a backward are available to the recomputation before it.
-  expect_no_race<with<data_parallel<2, zero<3>, buckets<1>>, again::all>>(2, {2, 2});
+  expect_no_race<with<data_parallel<2, zero<3>, buckets<1>>, granularity::all>>(2, {2, 2});
 }
 
 /// Returns the report of the simulated device on a training step in which one operation of the
@@ -187,7 +189,7 @@ std::string report_without(int step) {
       auto all = batches(text, global_batch<24>{}, rank, {.epochs = 0, .microbatches = 2});
       auto const mine = parts.calls();
       auto const batch = all.at(0);
-      if (step >= 0) parts.passes_for(batch, true).steps_again()[std::size_t(step)] = 0;
+      if (step >= 0) parts.passes_for(batch, true).recomputed_nodes()[std::size_t(step)] = 0;
       auto work = parts.begin(batch, execution::trainer_program::whole_step);
       work.run(parts.passes.program(execution::trainer_program::whole_step));
       parts.read_report();
@@ -202,9 +204,10 @@ int expect_each_step_is_needed() {
   using plan = typename Job::plan_type;
   EXPECT_EQ(report_without<Job>(-1), "");
   int left_out = 0;
-  for (int s = 0; s < plan::code.steps.size(); ++s) {
-    auto const& now = plan::code.steps[s];
-    if (plan::reruns.step[std::size_t(s)] == 0 || is_another_name(plan::code, plan::storage, now))
+  for (int s = 0; s < plan::code.nodes.size(); ++s) {
+    auto const& now = plan::code.nodes[s];
+    if (plan::recomputed.node[std::size_t(s)] == 0 ||
+        is_another_name(plan::code, plan::storage, now))
       continue;
     if (plan::is_epilogue(s, direction::forward)) continue;  // the product before it computes it
     EXPECT_NE(report_without<Job>(s), "") << s;
@@ -213,8 +216,8 @@ int expect_each_step_is_needed() {
   return left_out;
 }
 TEST(RecomputeSimulated, FindsOmittedRecomputation) {
-  EXPECT_EQ((expect_each_step_is_needed<with<small_gpt::tp2_sharded, again::all>>()), 13);
-  EXPECT_EQ((expect_each_step_is_needed<with<serial, again::cheap>>()), 4);
+  EXPECT_EQ((expect_each_step_is_needed<with<small_gpt::tp2_sharded, granularity::all>>()), 13);
+  EXPECT_EQ((expect_each_step_is_needed<with<serial, granularity::cheap>>()), 4);
 }
 
 }  // namespace recomputing

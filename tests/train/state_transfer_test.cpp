@@ -340,7 +340,7 @@ TEST(HandOver, MovesWhatThePlanSays) {
           std::erase_if(log, [](auto const& call) { return call.kind != collective::broadcast; });
           EXPECT_EQ(log.size(), 4u);
           expected_calls::expansion<mixed> const planned(
-              rank.grid(), rank.place(), {.data_ranks = 3, .averages = true, .source = 1},
+              rank.grid(), rank.coordinates(), {.data_ranks = 3, .averages = true, .source = 1},
               planning::job_part::state_transfer);
           EXPECT_EQ(expected_calls::lines_of(log), planned.lines());
           return;
@@ -475,7 +475,7 @@ class on_trial final : public generation {
   void require_membership(bool) override {}
   [[noreturn]] void refuse(std::vector<std::string> const& why) override {
     refused = why;
-    end("a newcomer is refused");
+    end("a joining rank is refused");
   }
   carried_state& carried() override { return kept_; }
   [[nodiscard]] int block() const override { return 0; }
@@ -486,8 +486,8 @@ class on_trial final : public generation {
 
 /// The error of all ranks of a first step in which rank 2 has other numbers; `said`: the reason for
 /// the refusal.
-std::string with_newcomers(std::vector<bool> const& accepted, std::uint64_t seed, std::size_t batch,
-                           std::string& said) {
+std::string with_joining_ranks(std::vector<bool> const& accepted, std::uint64_t seed,
+                               std::size_t batch, std::string& said) {
   std::mutex mutex;
   try {
     launch<plain>(threads{.data_ranks = 3}, [&](auto& rank) {
@@ -516,16 +516,16 @@ std::string with_newcomers(std::vector<bool> const& accepted, std::uint64_t seed
 
 TEST(Newcomers, ThatDifferAreRefused) {
   std::string said;
-  EXPECT_EQ(with_newcomers({true, true, false}, 4, 24, said), "");
-  EXPECT_EQ(with_newcomers({true, true, false}, 5, 24, said), "a newcomer is refused");
+  EXPECT_EQ(with_joining_ranks({true, true, false}, 4, 24, said), "");
+  EXPECT_EQ(with_joining_ranks({true, true, false}, 5, 24, said), "a joining rank is refused");
   EXPECT_EQ(said, "trainer 1: seed is 5 here and 4 in the job");
-  EXPECT_EQ(with_newcomers({true, false, false}, 4, 48, said), "a newcomer is refused");
+  EXPECT_EQ(with_joining_ranks({true, false, false}, 4, 48, said), "a joining rank is refused");
   EXPECT_EQ(said, "batches 1: the samples of a global batch is 48 here and 24 in the job");
   said.clear();
   std::vector<std::vector<bool>> const all_alike{
       {false, false, false}, {true, true, true}, {true, false, true}};
   for (auto const& accepted : all_alike) {
-    auto const text = with_newcomers(accepted, 5, 24, said);
+    auto const text = with_joining_ranks(accepted, 5, 24, said);
     EXPECT_NE(text.find("trainer 1: the ranks differ in seed: 4 on rank 0, 5 on rank 2"),
               std::string::npos)
         << text;

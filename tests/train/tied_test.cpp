@@ -61,7 +61,7 @@ double gradients_at(tensors& weights, tensors& gradients) {
   launch<Job>(threads{}, [&](auto& rank) {
     auto const ranks = static_cast<std::size_t>(rank.grid().size(axis::data));
     std::size_t const here = samples / ranks,
-                      first = here * std::size_t(rank.place().along(axis::data));
+                      first = here * std::size_t(rank.coordinates().along(axis::data));
     std::vector<std::int32_t> tokens(here * length), labels(here * length);
     for (std::size_t p = 0; p < length; ++p)
       for (std::size_t s = 0; s < here; ++s) {

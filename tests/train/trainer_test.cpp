@@ -157,8 +157,8 @@ TYPED_TEST(Trainer, CountsEachParameterOnceInTheNorm) {
     std::vector<double> ones(plan::parameter_layout_for(stage, rank.grid()).count(), 1.0);
     std::vector<double> squares(static_cast<std::size_t>(plan::parameter_tensor_count()));
     double norm = 0, factor = 0;
-    auto const ranges = plait::execution::squares_ranges<plan>(plan::blocks(stage, 0, rank.grid()),
-                                                               std::array{arena}, rank.place());
+    auto const ranges = plait::execution::squares_ranges<plan>(
+        plan::blocks(stage, 0, rank.grid()), std::array{arena}, rank.coordinates());
     plait::execution::square_gradients(rank,
                                        plait::ext::gradients<job, plait::invariant>{ones.data()},
                                        std::span<plait::ext::squares_range const>(ranges), squares);

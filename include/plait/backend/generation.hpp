@@ -23,7 +23,7 @@ struct generation_ended : job_ended {
 /// The exception of a process that cannot join an elastic job, now or later, because it differs
 /// from the ranks that have trained so far, for example in its program. The job continues without
 /// it.
-struct refused_newcomer : input_error {
+struct refused_rank : input_error {
   using input_error::input_error;
   /// Returns the exit code with which a refused process should end.
   [[nodiscard]] static int exit_code() { return 2; }
@@ -89,7 +89,7 @@ class generation {
   /// Ends the generation because some ranks cannot take part in the job: `why[r]` is the reason for
   /// rank r, and empty for the other ranks. All ranks call it with equal arguments.
   ///
-  /// Errors: refused_newcomer on the refused ranks, generation_ended on the others.
+  /// Errors: refused_rank on the refused ranks, generation_ended on the others.
   [[noreturn]] virtual void refuse(std::vector<std::string> const& why);
 
   /// Ends the generation on this rank: throws generation_ended with the text `why`.

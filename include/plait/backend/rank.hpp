@@ -33,7 +33,7 @@ class rank_handle {
                             std::vector<Comm> members, host_map hosts = {})
       : groups_(std::move(groups)),
         world_rank_(world_rank),
-        place_(grid().coordinates_of(world_rank)),
+        coordinates_(grid().coordinates_of(world_rank)),
         model_axis_(grid().model_axis()),
         device_(std::move(device)),
         members_(std::move(members)),
@@ -47,12 +47,12 @@ class rank_handle {
   /// The host on which each rank runs, if the backend can use several hosts.
   [[nodiscard]] host_map const& hosts() const { return hosts_; }
   /// The index of the rank along each axis.
-  [[nodiscard]] coordinates const& place() const { return place_; }
+  [[nodiscard]] ext::coordinates const& coordinates() const { return coordinates_; }
   /// The pipeline stage of the rank; 0 without a pipeline.
-  [[nodiscard]] int stage() const { return place_.along(axis::stage); }
+  [[nodiscard]] int stage() const { return coordinates_.along(axis::stage); }
   /// The communicator of the ranks that share the work within each layer (tensor parallelism).
   [[nodiscard]] Comm& tensor_group() { return group(model_axis_); }
-  [[nodiscard]] int tensor_rank() const { return place_.along(model_axis_); }
+  [[nodiscard]] int tensor_rank() const { return coordinates_.along(model_axis_); }
   /// True on the one rank of the job that prints and writes files.
   [[nodiscard]] bool is_root() const { return world_rank_ == 0; }
 
@@ -138,7 +138,7 @@ class rank_handle {
 
   mesh_groups groups_;
   int world_rank_;
-  coordinates place_;
+  ext::coordinates coordinates_;
   axis model_axis_;
   Device device_;
   std::vector<Comm> members_;

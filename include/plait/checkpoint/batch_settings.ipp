@@ -9,7 +9,7 @@
 
 #include "plait/checkpoint/checkpoint_name.hpp"
 #include "plait/core/concat.hpp"
-#include "plait/core/digest.hpp"
+#include "plait/core/hash.hpp"
 #include "plait/core/quote.hpp"
 #include "plait/policy/recompute.hpp"
 
@@ -19,7 +19,7 @@ PLAIT_DECL void add_settings_of_batches(checkpoint_settings& to, batch_descripti
   constexpr std::size_t most = 2000;
   auto text = escaped(of.text);
   if (text.size() > most)
-    text = concat({escaped(of.text.substr(0, most)), "... ", digest().add(of.text).text()});
+    text = concat({escaped(of.text.substr(0, most)), "... ", hash().add(of.text).text()});
   to.emplace_back("global_batch", std::to_string(of.samples));
   to.emplace_back(data_set_setting,
                   concat({of.data_set, " samples, fingerprint ", digits_of(of.content),

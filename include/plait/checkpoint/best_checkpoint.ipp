@@ -16,6 +16,7 @@
 #include "plait/core/file_kind.hpp"
 #include "plait/core/quote.hpp"
 #include "plait/core/read_number.hpp"
+#include "plait/train/checks/require_same.hpp"
 
 namespace plait::detail {
 
@@ -35,14 +36,17 @@ PLAIT_DECL double best_value_from(std::string_view text) {
 PLAIT_DECL void check_best_value(best_measure const& measure,
                                  std::vector<std::vector<std::uint64_t>> const& all) {
   auto const value = [&](std::size_t rank) { return std::bit_cast<double>(all[rank][0]); };
-  std::string const what = "checkpoints: after_evaluation was given ";
-  for (std::size_t rank = 1; rank < all.size(); ++rank)
-    if (all[rank] != all[0])
-      throw input_error({what, best_value_text(value(0)), " on rank 0 and ",
-                         best_value_text(value(rank)), " on rank ", rank, " as ", measure.name(),
-                         "; pass the result of trainer.evaluate, which is equal on all ranks"});
+  execution::require_same(
+      nullptr, all.size(), "checkpoints",
+      [&](int rank, int other) -> execution::rank_difference {
+        auto const one = std::size_t(rank), two = std::size_t(other);
+        if (all[one] == all[two]) return {};
+        return {concat({"the value of after_evaluation, ", measure.name()}),
+                best_value_text(value(one)), best_value_text(value(two))};
+      },
+      "; pass the result of trainer.evaluate, which is equal on all ranks");
   if (std::isnan(value(0)))
-    throw input_error({what, "nan as ", measure.name(),
+    throw input_error({"checkpoints: after_evaluation was given nan as ", measure.name(),
                        ", which is neither better nor worse than another value"});
 }
 

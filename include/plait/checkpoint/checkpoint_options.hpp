@@ -94,11 +94,6 @@ namespace detail {
 inline constexpr std::array compared_options{".every", ".keep", ".required", ".verify"};
 
 [[nodiscard]] std::vector<std::uint64_t> numbers_of(checkpoint_options const& of);
-/// Compares the options of two ranks. Returns a text about the first option that differs, with its
-/// name and both values; "" if none differs.
-[[nodiscard]] [[gnu::cold]] std::string option_difference(
-    std::vector<std::vector<std::uint64_t>> const& all, std::size_t one, std::string const& where,
-    std::size_t other, std::string const& there);
 
 /// Writes to stderr that the checkpoint of `step` is missing, why, and what to do.
 [[gnu::cold]] void say_missing(std::int64_t step, std::string const& why);

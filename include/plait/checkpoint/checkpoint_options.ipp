@@ -29,16 +29,6 @@ PLAIT_DECL std::vector<std::uint64_t> numbers_of(checkpoint_options const& of) {
           of.required ? 1u : 0u, of.verify ? 1u : 0u};
 }
 
-PLAIT_DECL std::string option_difference(std::vector<std::vector<std::uint64_t>> const& all,
-                                         std::size_t one, std::string const& where,
-                                         std::size_t other, std::string const& there) {
-  for (std::size_t i = 0; i < compared_options.size(); ++i)
-    if (all[one][i] != all[other][i])
-      return concat({"checkpoint_options: ", compared_options[i], " is ", all[one][i], where,
-                     " and ", all[other][i], there});
-  return "";
-}
-
 PLAIT_DECL void say_missing(std::int64_t step, std::string const& why) {
   std::fprintf(
       stderr,

@@ -194,7 +194,7 @@ class checkpoints {
       mine = problem.what();
     }
     auto const all = state_->of_all_ranks(said(mine.empty() ? 0 : 1, 0, mine));
-    state_->refuse_newcomers([&](int rank, int) {
+    state_->refuse_joining_ranks([&](int rank, int) {
       return all[std::size_t(rank)][0] == 0 ? std::string{} : text_of(all[std::size_t(rank)]);
     });
     for (std::size_t rank = 0; rank < all.size(); ++rank)

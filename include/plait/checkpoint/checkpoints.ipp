@@ -322,30 +322,18 @@ PLAIT_DECL bool checkpoints::is_undamaged(detail::state_reader& reader) {
 }
 
 PLAIT_DECL void checkpoints::compare_options() const {
+  using execution::rank_difference;
   auto const all = state_->of_all_ranks(detail::numbers_of(options_));
-  state_->refuse_newcomers([&](int rank, int reference) {
-    return detail::option_difference(all, std::size_t(rank), " here", std::size_t(reference),
-                                     " in the job");
-  });
-  for (std::size_t rank = 1; rank < all.size(); ++rank)
-    if (auto const text =
-            detail::option_difference(all, 0, " on rank 0", rank, ext::concat({" on rank ", rank}));
-        !text.empty())
-      throw input_error(text);
   auto const best = state_->of_all_ranks(said(0, 0, options_.best.text()));
-  auto const said_by = [&](int rank) {
-    return detail::in_quotes(text_of(best[std::size_t(rank)]));
-  };
-  state_->refuse_newcomers([&](int rank, int reference) {
-    return said_by(rank) == said_by(reference)
-               ? std::string{}
-               : ext::concat({"checkpoint_options: .best is ", said_by(rank), " here and ",
-                              said_by(reference), " in the job"});
+  state_->require_same("checkpoint_options", [&](int rank, int other) -> rank_difference {
+    auto const &one = all[std::size_t(rank)], &two = all[std::size_t(other)];
+    for (std::size_t i = 0; i < one.size(); ++i)
+      if (one[i] != two[i])
+        return {detail::compared_options[i], std::to_string(one[i]), std::to_string(two[i])};
+    auto const mine = text_of(best[std::size_t(rank)]), others = text_of(best[std::size_t(other)]);
+    if (mine == others) return {};
+    return {".best", detail::in_quotes(mine), detail::in_quotes(others)};
   });
-  for (int rank = 1; rank < static_cast<int>(best.size()); ++rank)
-    if (said_by(rank) != said_by(0))
-      throw input_error({"checkpoint_options: .best is ", said_by(0), " on rank 0 and ",
-                         said_by(rank), " on rank ", rank});
 }
 
 PLAIT_DECL std::uint64_t checkpoints::next() const {

@@ -13,20 +13,20 @@ PLAIT_DECL bool matches(std::string_view pattern, std::string_view name,
   constexpr auto none = std::string_view::npos;
   if (parts != nullptr) parts->clear();
   std::size_t at = 0, star = none, begin = 0,
-              behind = 0;  // `star` matches the text from `begin` to `behind` - 1
+              end = 0;  // `star` matches the text from `begin` to `end` - 1
   auto const end_part = [&] {
-    if (parts != nullptr && star != none) parts->push_back(name.substr(begin, behind - begin));
+    if (parts != nullptr && star != none) parts->push_back(name.substr(begin, end - begin));
   };
   for (std::size_t i = 0; i < name.size();) {
     if (at < pattern.size() && pattern[at] == '*') {
       end_part();
       star = at++;
-      begin = behind = i;
+      begin = end = i;
     } else if (at < pattern.size() && pattern[at] == name[i]) {
       ++at, ++i;
     } else if (star != none) {
       at = star + 1;
-      i = ++behind;
+      i = ++end;
     } else {
       return false;
     }

@@ -178,7 +178,7 @@ class batch_range {
   global_batch<> size_;
   std::uint64_t epochs_;
   bool for_evaluation_;
-  int data_rank_ = rank_.grid().place_in_group(rank_.place(), batch_axes);
+  int data_rank_ = rank_.grid().place_in_group(rank_.coordinates(), batch_axes);
   int data_ranks_ = rank_.grid().size(batch_axes);
   batch_description description_;
   lean_vector<host_type> host_;

@@ -12,8 +12,8 @@
 #include <type_traits>
 #include <vector>
 
-#include "plait/core/digest.hpp"
 #include "plait/core/error.hpp"
+#include "plait/core/hash.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/core/precision.hpp"
 #include "plait/data/dataset.hpp"
@@ -160,7 +160,7 @@ loader<Data, Element>::loader(Data const& data)
 
 template <class Data, class Element>
 auto loader<Data, Element>::fingerprint() -> std::uint64_t {
-  detail::digest out;
+  detail::hash out;
   auto const add = [&](void const* data, std::size_t bytes) {
     out.add({static_cast<std::byte const*>(data), bytes});
   };

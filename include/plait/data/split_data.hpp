@@ -10,8 +10,8 @@
 #include <utility>
 
 #include "plait/core/concat.hpp"
-#include "plait/core/digest.hpp"
 #include "plait/core/error.hpp"
+#include "plait/core/hash.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/data/dataset.hpp"
 #include "plait/data/loader.hpp"
@@ -105,7 +105,7 @@ class dataset_part {
   /// Returns a fingerprint of the whole data set and of the part's indices.
   [[nodiscard]] std::uint64_t fingerprint() const {
     auto const how = order_.options();
-    return detail::digest()
+    return detail::hash()
         .add(loader<Data>(*data_).fingerprint())
         .add(how.order == sample_order::shuffled ? how.seed + 1 : 0)
         .add(std::uint64_t{which_.first})

@@ -51,7 +51,7 @@ struct drawn_piece {
 /// A chunk of a stage, and the messages to the next chunk and back.
 struct drawn_chunk {
   std::string title;
-  lean_vector<drawn_move> before, behind;  ///< transfers before and after the passes of the stage
+  lean_vector<drawn_move> before, after;  ///< transfers before and after the passes of the stage
   lean_vector<drawn_piece> pieces;
   lean_vector<drawn_move> to_next, from_next;
 
@@ -91,7 +91,8 @@ class layer_lister {
   }
 
   /// Returns the words of `explain` about recomputation in units `here` of an item.
-  [[nodiscard]] [[gnu::cold]] std::string made_again(int item, unit_range const& here) const;
+  [[nodiscard]] [[gnu::cold]] std::string granularity_number(int item,
+                                                             unit_range const& here) const;
 
   [[nodiscard]] [[gnu::cold]] drawn_layer layer_of(int leaf) const;
 

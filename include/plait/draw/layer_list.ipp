@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "plait/core/again.hpp"
 #include "plait/core/concat.hpp"
+#include "plait/core/granularity.hpp"
 #include "plait/mesh/mesh.hpp"
 #include "plait/placement/transition.hpp"
 #include "plait/plan/report/memory_text.hpp"
@@ -42,7 +42,7 @@ PLAIT_DECL bool drawn_piece::is_like(drawn_piece const& other) const {
 
 PLAIT_DECL bool drawn_chunk::is_like(drawn_chunk const& other) const {
   bool is_same = pieces.size() == other.pieces.size() && are_alike(before, other.before) &&
-                 are_alike(behind, other.behind) && are_alike(to_next, other.to_next) &&
+                 are_alike(after, other.after) && are_alike(to_next, other.to_next) &&
                  are_alike(from_next, other.from_next);
   for (std::size_t i = 0; is_same && i < pieces.size(); ++i)
     is_same = pieces[i].is_like(other.pieces[i]);
@@ -107,7 +107,7 @@ PLAIT_DECL drawn_move layer_lister::move_of(transfer const& made, int stage) con
   return out;
 }
 
-PLAIT_DECL std::string layer_lister::made_again(int item, unit_range const& here) const {
+PLAIT_DECL std::string layer_lister::granularity_number(int item, unit_range const& here) const {
   std::string out;
   auto const& table = plan_.recomputes;
   for (int unit = here.begin, next = unit; table.any() && unit < here.end; unit = next) {
@@ -115,7 +115,7 @@ PLAIT_DECL std::string layer_lister::made_again(int item, unit_range const& here
     while (next < here.end && table.of(next) == what) ++next;
     if ((table.runs[item] >> what & 1) == 0) continue;
     out += std::string(out.empty() ? "made again before the backward: " : "; ") +
-           (what == 0 ? "as layers say" : to_string(again(what)));
+           (what == 0 ? "as layers say" : to_string(granularity(what)));
     if (next - unit < here.count()) out += concat({" (", layers_text({unit, next}), ")"});
   }
   return out;
@@ -141,7 +141,7 @@ PLAIT_DECL drawn_piece layer_lister::piece_of(int stage, int part, int item,
   auto const& now = plan_.items[item];
   drawn_piece out;
   out.units = here;
-  out.note = made_again(item, here);
+  out.note = granularity_number(item, here);
   for (int leaf = now.first_leaf; leaf < now.end_leaf; ++leaf) out.layers.push_back(layer_of(leaf));
   if (out.layers.empty()) out.layers.push_back({"between two layers", "", "", {}, {}});
   if (now.repeated)
@@ -159,11 +159,11 @@ PLAIT_DECL drawn_piece layer_lister::piece_of(int stage, int part, int item,
 
 PLAIT_DECL void layer_lister::add_moves(drawn_piece& out, int stage, int item) const {
   auto const& now = plan_.items[item];
-  lean_vector<transfer const*> forward, backward, reruns;
+  lean_vector<transfer const*> forward, backward, recomputed;
   for (auto const& made : of_.transfers[std::size_t(stage)]) {
     if (made.item != item) continue;
     if (made.place == transfer_place::forward) forward.push_back(&made);
-    else if (made.place == transfer_place::forward_again) reruns.push_back(&made);
+    else if (made.place == transfer_place::recompute) recomputed.push_back(&made);
     else if (made.place == transfer_place::backward) backward.push_back(&made);
     else put(out.layers.front().right, made, stage, true);
   }
@@ -174,14 +174,14 @@ PLAIT_DECL void layer_lister::add_moves(drawn_piece& out, int stage, int item) c
     if (taken < from.size())
       put(ahead ? layer().left : layer().right, *from[taken++], stage, !ahead);
   };
-  for (int s = now.first_step; s < now.end_step; ++s) {
-    auto const& step = plan_.steps[s];
-    if (step.kind == step_kind::move &&
-        communicates(row_of_move(plan_.values, step, direction::forward).moves))
+  for (int s = now.first_node; s < now.end_node; ++s) {
+    auto const& node = plan_.nodes[s];
+    if (node.kind == program_node_kind::move &&
+        communicates(row_of_move(plan_.values, node, direction::forward).moves))
       take(forward, true);
-    if (step.kind != step_kind::leaf) continue;
+    if (node.kind != program_node_kind::leaf) continue;
     ++leaf;
-    auto const& form = *plan_.forms[step.leaf];
+    auto const& form = *plan_.forms[node.leaf];
     for (int k = 0; k < form.inner_count; ++k) {
       auto const& inside = form.inner[std::size_t(k)];
       bool const is_made = inside.over_samples
@@ -191,19 +191,19 @@ PLAIT_DECL void layer_lister::add_moves(drawn_piece& out, int stage, int item) c
     }
   }
   while (taken < forward.size()) take(forward, true);
-  for (auto const* made : reruns) put(out.layers.back().right, *made, stage, false);
+  for (auto const* made : recomputed) put(out.layers.back().right, *made, stage, false);
   taken = 0;
-  for (int s = now.end_step - 1; s >= now.first_step; --s) {
-    auto const& step = plan_.steps[s];
-    if (step.kind == step_kind::move && plan_.needs_gradient[step.in] &&
-        communicates(row_of_move(plan_.values, step, direction::backward).moves))
+  for (int s = now.end_node - 1; s >= now.first_node; --s) {
+    auto const& node = plan_.nodes[s];
+    if (node.kind == program_node_kind::move && plan_.needs_gradient[node.in] &&
+        communicates(row_of_move(plan_.values, node, direction::backward).moves))
       take(backward, false);
-    if (step.kind != step_kind::leaf) continue;
-    auto const& form = *plan_.forms[step.leaf];
+    if (node.kind != program_node_kind::leaf) continue;
+    auto const& form = *plan_.forms[node.leaf];
     for (int k = 0; k < form.inner_count; ++k)
       if (auto const& inside = form.inner[std::size_t(k)];
-          inside.over_samples ? has_sums && plan_.makes_sum(inside, step, transfer_place::backward)
-                              : plan_.makes_move(inside, step, false))
+          inside.over_samples ? has_sums && plan_.makes_sum(inside, node, transfer_place::backward)
+                              : plan_.makes_move(inside, node, false))
         take(backward, false);
     --leaf;
   }
@@ -224,7 +224,7 @@ PLAIT_DECL void layer_lister::add_rows(drawn_chunk& chunk, int stage, int part) 
                made.place == transfer_place::gather_parameters) {
       if (part == 0) put(chunk.before, made, stage, false);
     } else if (part + 1 == plan_.chunks) {
-      put(chunk.behind, made, stage, false);
+      put(chunk.after, made, stage, false);
     }
   }
 }

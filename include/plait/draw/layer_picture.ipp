@@ -33,7 +33,7 @@ PLAIT_DECL layer_picture::layer_picture(drawing& into, lean_vector<drawn_chunk> 
   middle_ = std::min(middle_, most_layer);
   for (auto const& chunk : chunks_) {
     int wide = text_width(chunk.title, 13, true);
-    for (auto const* lines : {&chunk.before, &chunk.behind})
+    for (auto const* lines : {&chunk.before, &chunk.after})
       for (auto const& made : *lines)
         wide = std::max(wide, text_width(concat({made.what, ", ", made.second_line()}), 11));
     middle_ = std::max(middle_, std::min(wide + 2 * pad - (full_width() - middle_), most_layer));
@@ -80,7 +80,7 @@ PLAIT_DECL int layer_picture::height_of(drawn_piece const& piece) const {
 }
 
 PLAIT_DECL int layer_picture::height_of(drawn_chunk const& chunk) const {
-  int tall = 34 + pad + height_of(chunk.before) + height_of(chunk.behind);
+  int tall = 34 + pad + height_of(chunk.before) + height_of(chunk.after);
   for (auto const& piece : chunk.pieces) tall += height_of(piece) + 8;
   return tall - 8;
 }
@@ -109,7 +109,7 @@ PLAIT_DECL void layer_picture::draw_chunk(drawn_chunk const& chunk, int y) {
     draw_piece(piece, y);
     y += height_of(piece) + 8;
   }
-  draw_lines("behind the passes", chunk.behind, y + 4);
+  draw_lines("behind the passes", chunk.after, y + 4);
 }
 
 PLAIT_DECL void layer_picture::draw_piece(drawn_piece const& piece, int y) {
@@ -124,7 +124,7 @@ PLAIT_DECL void layer_picture::draw_piece(drawn_piece const& piece, int y) {
   line(piece.above, {.ink = colour::muted}, 20);
   into_.box(x, y, middle_, height_of(piece) - (piece.above.empty() ? 0 : 20), colour::box);
   line(piece.title, {.bold = true}, 24);
-  line(piece.note, {.ink = colour::again}, 20);
+  line(piece.note, {.ink = colour::recompute}, 20);
   for (std::size_t i = 0; i < piece.layers.size(); ++i) {
     auto const& layer = piece.layers[i];
     bool const has_line = i > 0 || !piece.title.empty() || !piece.note.empty();
@@ -169,17 +169,17 @@ PLAIT_DECL bool layer_picture::is_ahead(drawn_move const& made) {
 }
 
 PLAIT_DECL colour layer_picture::ink_of(drawn_move const& made) {
-  return made.place == transfer_place::forward_again ? colour::again
-         : is_ahead(made)                            ? colour::forward
-                                                     : colour::backward;
+  return made.place == transfer_place::recompute ? colour::recompute
+         : is_ahead(made)                        ? colour::forward
+                                                 : colour::backward;
 }
 
 PLAIT_DECL void layer_picture::draw_move(drawn_move const& made, int x, int y, int wide) {
   auto const ink = ink_of(made);
-  auto const inside = ink == colour::again     ? colour::again_fill
+  auto const inside = ink == colour::recompute ? colour::recompute_fill
                       : ink == colour::forward ? colour::forward_fill
                                                : colour::backward_fill;
-  char const* const dashes = ink == colour::again ? "1 3" : ink == colour::forward ? "" : "4 3";
+  char const* const dashes = ink == colour::recompute ? "1 3" : ink == colour::forward ? "" : "4 3";
   into_.box(x, y, wide, move_height, inside, ink, dashes);
   into_.text(x + wide / 2, y + 4, made.what,
              {.size = 11, .bold = true, .ink = ink, .at = anchor::middle, .most = wide - pad});

@@ -132,11 +132,13 @@ PLAIT_DECL drawing draw_timetable(drawn_plan const& of, bool dark) {
       if (now.end > shown) continue;
       bool const is_forward = now.op.kind == work::forward;
       bool const is_again = now.op.kind == work::backward_parameters;
-      auto const ink = is_forward ? colour::forward : is_again ? colour::again : colour::backward;
+      auto const ink = is_forward ? colour::forward
+                       : is_again ? colour::recompute
+                                  : colour::backward;
       int const left = x + names + int(now.begin * unit), wide = int((now.end - now.begin) * unit);
       out.box(left, y, wide, 26,
               is_forward ? colour::forward_fill
-              : is_again ? colour::again_fill
+              : is_again ? colour::recompute_fill
                          : colour::backward_fill,
               ink, is_forward ? "" : "4 3", 0);
       if (is_labelled)

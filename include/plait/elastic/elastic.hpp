@@ -6,7 +6,7 @@
 #include <type_traits>
 
 #include "plait/core/concat.hpp"
-#include "plait/core/digest.hpp"
+#include "plait/core/hash.hpp"
 #include "plait/elastic/elastic_options.hpp"
 #include "plait/elastic/elastic_run.hpp"
 #include "plait/mesh/groups.hpp"
@@ -17,7 +17,7 @@ namespace plait::execution {
 /// Returns a text that identifies a plan. Ranks whose texts differ cannot train together.
 template <class Plan>
 [[nodiscard]] [[gnu::cold]] std::string words_of_plan() {
-  digest of_parameters;
+  hash of_parameters;
   auto const grid = Plan::grid.with_ranks_at_launch(1);
   for (auto const& parameter : Plan::blocks_of_model(grid)) {
     auto const& entry = Plan::entries[parameter.entry];

@@ -10,8 +10,8 @@
 
 #include "plait/backend/process/processes.hpp"
 #include "plait/core/concat.hpp"
-#include "plait/core/digest.hpp"
 #include "plait/core/error.hpp"
+#include "plait/core/hash.hpp"
 #include "plait/core/number_range.hpp"
 #include "plait/core/quote.hpp"
 #include "plait/elastic/etcd.hpp"
@@ -45,7 +45,7 @@ PLAIT_DECL void running_generation::refuse(std::vector<std::string> const& why) 
       members.emplace_back(of_.members[std::size_t(member_of_[rank])], why[rank]);
   member_.refuse(members);
   if (auto const& mine = why[std::size_t(rank_)]; !mine.empty())
-    throw refused_newcomer(member_.refusal(mine));
+    throw refused_rank(member_.refusal(mine));
   bool const is_first = std::ranges::find(why, "") - why.begin() == rank_;
   for (auto const& [uid, text] : members)
     if (is_first)
@@ -82,7 +82,7 @@ PLAIT_DECL void elastic_run::run(function_reference<void(elastic::rank_type&)> p
     switch (next.what) {
       case membership::act::leave: throw stopped_by_signal(member_.leaving(), kept_.step - 1);
       case membership::act::end:
-        if (next.is_refused) throw refused_newcomer(member_.refusal(next.why));
+        if (next.is_refused) throw refused_rank(member_.refusal(next.why));
         if (next.why.empty()) return say_if_late();
         throw job_ended({"elastic: the job has ended: ", next.why,
                          (member_.comes_late() ? concat({"; ", how_to_begin_anew()}) : "")});
@@ -136,7 +136,7 @@ PLAIT_DECL bool elastic_run::run_generation(membership::action const& now,
     return true;
   } catch (generation_ended const&) {
     return false;
-  } catch (refused_newcomer const&) {
+  } catch (refused_rank const&) {
     throw;
   } catch (job_ended const& end) {
     member_.finish(end.what(), now.next);
@@ -158,12 +158,12 @@ PLAIT_DECL bool elastic_run::run_generation(membership::action const& now,
     }
     options_.engine->abandon();
     std::string const why = std::string("its program calls other collectives: ") + problem.what();
-    std::vector<std::pair<std::string, std::string>> newcomers;
+    std::vector<std::pair<std::string, std::string>> joining;
     for (std::size_t one = 0; one < accepted.size(); ++one)
       if (!accepted[one])
         newcomers.emplace_back(members[std::size_t(ranks.member_of(int(one)))], why);
-    member_.refuse(newcomers);
-    if (!accepted[std::size_t(rank)]) throw refused_newcomer(member_.refusal(why));
+    member_.refuse(joining);
+    if (!accepted[std::size_t(rank)]) throw refused_rank(member_.refusal(why));
   } catch (std::exception const& problem) {
     note_failed_program(now.next, problem);
     throw;
@@ -291,7 +291,7 @@ PLAIT_DECL job_keys::terms elastic_run::job_terms_now() const {
     throw input_error(
         "elastic: there is no engine; write elastic{.engine = plait::gloo()}, with its header");
   auto const [min, max] = bounds();
-  auto const token = digest().add(options_.token).value();
+  auto const token = hash().add(options_.token).value();
   return {
       .plan = terms_.plan,
       .version = concat({PLAIT_VERSION_MAJOR, ".", PLAIT_VERSION_MINOR, ".", PLAIT_VERSION_PATCH}),

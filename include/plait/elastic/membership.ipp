@@ -68,15 +68,15 @@ PLAIT_DECL membership::verdict membership::look(membership_view const& view, std
   if (has_joined && since(roll_began_, true, now) > leaving_time) return verdict::over;
   if (!view.now->closing.empty()) return verdict::go_on;
   int const ranks = static_cast<int>(view.now->members.size());
-  int newcomers = 0;
+  int joining = 0;
   for (auto const& one : view.members) {
     auto const entry = view.joined.find(one.uid);
     if (view.now->rank_of(one.uid) < 0 && entry != view.joined.end() &&
         entry->second.leaving == 0 && !view.refused.contains(one.uid))
-      ++newcomers;
+      ++joining;
   }
   bool const grows =
-      std::min(terms_.max, (ranks + newcomers) / terms_.replica) * terms_.replica > ranks;
+      std::min(terms_.max, (ranks + joining) / terms_.replica) * terms_.replica > ranks;
   return grows ? verdict::announce : verdict::go_on;
 }
 

@@ -5,8 +5,8 @@
 #include <tuple>
 #include <type_traits>
 
-#include "plait/core/again.hpp"
 #include "plait/core/fraction.hpp"
+#include "plait/core/granularity.hpp"
 #include "plait/core/name.hpp"
 #include "plait/core/type_list.hpp"
 #include "plait/layer/layer.hpp"
@@ -301,10 +301,10 @@ struct frozen {
   using output = detail::output_of<L>;
 };
 
-/// Recomputes the values of L that `What` selects before the backward of L: `recomputed<again::all,
-/// attention>`. It overrides the job's policy for L. The input of L is kept if the recomputation
-/// needs it.
-template <again What, class L>
+/// Recomputes the values of L that `What` selects before the backward of L:
+/// `recomputed<granularity::all, attention>`. It overrides the job's policy for L. The input of L
+/// is kept if the recomputation needs it.
+template <granularity What, class L>
 struct recomputed {
   static_assert((detail::check_is_layer<L>(), true));
   using concept_tag = layer_tag;
@@ -316,7 +316,7 @@ struct recomputed {
 /// Keeps all values of the forward that the backward of L reads, even if the job's policy
 /// recomputes such values.
 template <class L>
-struct kept : recomputed<again::nothing, L> {};
+struct kept : recomputed<granularity::nothing, L> {};
 
 /// Multiplies the term of L in the loss by `Weight`: `times<fraction(0.5), L>`. L is a loss within
 /// a sum_of, or a layer inside the model that adds to the loss.

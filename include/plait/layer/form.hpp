@@ -152,7 +152,7 @@ namespace plait::ext {
 ///
 /// A layer with such a clause mixes the samples of a microbatch, as batch norm does. It computes
 /// its sums only in training: not in evaluation or if it is frozen, when `l.context.reads_buffers`
-/// is true, and not when its forward is recomputed, when `l.context.runs_again` is true.
+/// is true, and not when its forward is recomputed, when `l.context.recomputes` is true.
 ///
 /// Example (tests/reference/names_in_use_test.cpp batch_sum):
 ///     using summed = plait::form<

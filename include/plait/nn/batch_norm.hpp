@@ -101,7 +101,7 @@ struct batch_norm {
       ops.normalize_sets(sets, l.x, l.p[weight{}], l.p[bias{}], l.y, l.saved[statistics{}],
                          epsilon);
     else {
-      if (!l.context.runs_again) find_statistics(ops, l);
+      if (!l.context.recomputes) find_statistics(ops, l);
       ops.normalize_channels(Image::map, l.x, l.saved[statistics{}], l.p[weight{}], l.p[bias{}],
                              l.y);
     }
@@ -132,13 +132,13 @@ struct batch_norm {
     auto const statistics = l.saved[batch_norm::statistics{}];
     auto const of_all = ops.sums_of_samples(Image::map, l.x, statistics, l.scratch[sums{}]);
     ops.sum_over_samples(of_all);
-    auto const squares =
-        ops.squares_of_samples(Image::map, statistics, of_all, behind(l.scratch[sums{}], of_all));
+    auto const squares = ops.squares_of_samples(Image::map, statistics, of_all,
+                                                rest_after(l.scratch[sums{}], of_all));
     ops.sum_over_samples(squares);
     ops.statistics_of_samples(Image::map, of_all, squares, statistics, epsilon);
   }
   // Returns the part of a buffer that follows `taken`, its first part.
-  static auto behind(auto room, auto const& taken) {
+  static auto rest_after(auto room, auto const& taken) {
     room.data += taken.count();
     room.columns -= taken.count();
     return room;

@@ -150,8 +150,8 @@ struct missing_body {
 /// Returns the first function that a node of the program would call and that its layer lacks.
 constexpr missing_body find_missing_body(auto const& code, auto const& leaves,
                                          auto const& needs_gradient) {
-  for (auto const& now : code.steps) {
-    if (now.kind != step_kind::leaf) continue;
+  for (auto const& now : code.nodes) {
+    if (now.kind != program_node_kind::leaf) continue;
     auto const& leaf = leaves[now.leaf];
     bool const gives_gradient = needs_gradient[std::size_t(now.in)];
     if (!leaf.has_forward) return {missing_kind::forward, now.leaf};

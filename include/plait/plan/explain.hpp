@@ -10,8 +10,8 @@
 #include <tuple>
 #include <vector>
 
-#include "plait/core/again.hpp"
 #include "plait/core/concat.hpp"
+#include "plait/core/granularity.hpp"
 #include "plait/core/header_only.hpp"
 #include "plait/core/lean_vector.hpp"
 #include "plait/core/type_name.hpp"
@@ -56,9 +56,9 @@ template <class Plan>
       line.clear();
       pending.clear();
     };
-    for (int s = piece.first_step; s < piece.end_step; ++s) {
-      auto const& now = code.steps[s];
-      if (now.kind == step_kind::leaf) {
+    for (int s = piece.first_node; s < piece.end_node; ++s) {
+      auto const& now = code.nodes[s];
+      if (now.kind == program_node_kind::leaf) {
         flush();
         auto const& form = code.form(now.leaf);
         auto const name = title_of_leaf(names[std::size_t(now.leaf)], types[std::size_t(now.leaf)],
@@ -78,7 +78,7 @@ template <class Plan>
                               : move.over_samples              ? " forward"
                                                                : "")});
         }
-      } else if (now.kind == step_kind::move) {
+      } else if (now.kind == program_node_kind::move) {
         auto const& what = code.values[now.in];
         auto const row = row_of_move(code.values, now, direction::forward);
         auto const back = row_of_move(code.values, now, direction::backward);
@@ -96,7 +96,7 @@ template <class Plan>
                       Plan::tensor_ranks);
         if (communicates(row.moves) || (wanted && communicates(back.moves)))
           pending += concat({", ", with_unit(bytes)});
-      } else if (now.kind == step_kind::add) {
+      } else if (now.kind == program_node_kind::add) {
         pending += pending.empty() ? "add" : "; add";
       }
     }
@@ -130,7 +130,7 @@ template <class Plan>
                      Plan::shape.placement};
   };
   auto const names = leaf_names(Plan::tree);
-  judged_model const of{names, code.items.view(), code.steps.view(), code.has_loss};
+  judged_model const of{names, code.items.view(), code.nodes.view(), code.has_loss};
   return text_of_idle_stages(of, cut(typename Plan::stage_policy::cuts{}), cut(balanced{}));
 }
 
@@ -195,7 +195,7 @@ template <class Plan>
         if ((Plan::recomputes.runs[item] >> what & 1) == 0) continue;
         // A layer's own recompute (recomputed<What, L>) needs no policy.
         table.add({std::to_string(stage), layers_of<Plan>({unit, next}),
-                   what == 0 ? "as layers say" : to_string(again(what)), record, work});
+                   what == 0 ? "as layers say" : to_string(granularity(what)), record, work});
         record = work = "";
       }
   }

@@ -5,7 +5,7 @@
 #include <array>
 #include <cstddef>
 
-#include "plait/core/again.hpp"
+#include "plait/core/granularity.hpp"
 #include "plait/plan/memory.hpp"
 #include "plait/plan/memory/recompute_cost.hpp"
 #include "plait/plan/model/workload.hpp"
@@ -18,11 +18,11 @@ template <class Model, class Policy, class Element>
 struct plan;
 
 /// The result of plan::least_recompute: nothing, cheap, or all for the first units of each stage
-/// and cheap for the others, `recompute<again::all, units::first<K>, again::cheap>`.
+/// and cheap for the others, `recompute<granularity::all, units::first<K>, granularity::cheap>`.
 struct recompute_choice {
   /// False if all choices need too many bytes; the other members then describe the last choice.
   bool fits = false;
-  again what = again::nothing;
+  granularity what = granularity::nothing;
   int all_of_first = 0;   ///< K
   std::size_t bytes = 0;  ///< bytes of the rank that needs the most
   double work = 0;        ///< the greatest plan::recompute_work of a stage
@@ -33,16 +33,16 @@ struct recompute_choice {
 template <class Plan>
 [[nodiscard]] constexpr recompute_choice find_least_recompute(workload const& load,
                                                               std::size_t bytes) {
-  static_assert(!Plan::has_reruns,
+  static_assert(!Plan::has_recompute,
                 "plan::least_recompute: the plan itself has a recompute; ask the plan of the job "
                 "without recompute");
   recompute_choice best{.bytes = Plan::bytes_per_rank(load)};
   best.fits = best.bytes <= bytes;
   if (best.fits) return best;
-  using mixed =
-      plan<typename Plan::model,
-           hybrid<typename Plan::policy_type, recompute<again::all, units::first<1>, again::cheap>>,
-           typename Plan::element_type>;
+  using mixed = plan<typename Plan::model,
+                     hybrid<typename Plan::policy_type,
+                            recompute<granularity::all, units::first<1>, granularity::cheap>>,
+                     typename Plan::element_type>;
   auto const full = mixed::completed(load);
   auto const table =
       training_timetable<typename mixed::schedule_type, mixed::stages>(full.microbatches);
@@ -59,10 +59,10 @@ template <class Plan>
   for (int first = 0; first <= most_units; ++first) {
     auto const choice = list_unit_recomputes<std::size_t(mixed::code.unit_count())>(
         mixed::chunk_units, mixed::chunks,
-        [&](int, int unit) { return unit < first ? again::all : again::cheap; });
+        [&](int, int unit) { return unit < first ? granularity::all : granularity::cheap; });
     auto numbers = ir_of<mixed>;
     numbers.recomputes.units = {choice.data(), int(choice.size())};
-    best = {false, first == 0 ? again::cheap : again::all, first, 0, 0};
+    best = {false, first == 0 ? granularity::cheap : granularity::all, first, 0, 0};
     for (int stage = 0; stage < mixed::stages; ++stage) {
       auto const& here = table.stages[std::size_t(stage)];
       best.bytes = std::max(best.bytes, besides[std::size_t(stage)] +

@@ -135,7 +135,7 @@ constexpr std::size_t batch_bytes(workload const& load) {
 /// that are squared, and the numbers that ranks compare.
 struct number_tables {
   static constexpr std::size_t step_bytes = 512, update_bytes = 32, squares_bytes = 24;
-  std::size_t slices_at = 0, norm_partials_at = 0, updated_at = 0, squared_at = 0, agreed_at = 0,
+  std::size_t slices_at = 0, norm_partials_at = 0, updated_at = 0, squared_at = 0, compared_at = 0,
               total = 0;
 };
 
@@ -164,7 +164,7 @@ constexpr number_tables lay_out_numbers(int stage, mesh const& grid) {
   out.updated_at = take(local * number_tables::update_bytes);
   out.squared_at = take(squared * number_tables::squares_bytes);
   static_assert(sizeof(std::uint64_t) == sizeof(double));
-  out.agreed_at = take(bytes_at(transfer_place::agreement));
+  out.compared_at = take(bytes_at(transfer_place::consistency));
   out.total = next;
   return out;
 }

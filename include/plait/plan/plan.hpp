@@ -70,10 +70,10 @@ constexpr auto find_needed_gradients(program<Leaves> const& code, auto const& le
       for (int leaf = piece.first_leaf; leaf < piece.end_leaf; ++leaf)
         from = from || leaves[leaf].is_trained();
     needed(piece.in) = from && code.values[piece.in].info.kind == value_kind::features;
-    for (int s = piece.first_step; s < piece.end_step; ++s) {
-      auto const& now = code.steps[s];
+    for (int s = piece.first_node; s < piece.end_node; ++s) {
+      auto const& now = code.nodes[s];
       bool made = needed(now.in);
-      if (now.kind == step_kind::leaf) {
+      if (now.kind == program_node_kind::leaf) {
         // Either all inputs of a layer have a gradient or none has.
         for (int const more : now.more) made = made || needed(more);
         if (now.more.size() > 0) needed(now.in) = made;
@@ -81,8 +81,8 @@ constexpr auto find_needed_gradients(program<Leaves> const& code, auto const& le
         made = (made || leaves[now.leaf].is_trained()) &&
                code.values[now.out].info.kind == value_kind::features;
       }
-      if (now.kind == step_kind::add) made = made || needed(now.skip);
-      if (now.kind == step_kind::fan_out) needed(now.skip) = made;
+      if (now.kind == program_node_kind::add) made = made || needed(now.skip);
+      if (now.kind == program_node_kind::fan_out) needed(now.skip) = made;
       needed(now.out) = made;
     }
   }
@@ -193,22 +193,23 @@ struct plan {
   /// The rule by which units recompute values for their backward.
   static constexpr recompute_rule recompute_policy = recompute_rule_of<Policy>;
   /// True if anything is recomputed; otherwise no tables are made for it.
-  static constexpr bool has_reruns = recompute_policy.any() || recomputes_layers(tree);
-  static constexpr auto reruns =
-      find_reruns<has_reruns>(code, tree.leaves, needs_gradient, recompute_policy);
+  static constexpr bool has_recompute = recompute_policy.any() || recomputes_layers(tree);
+  static constexpr auto recomputed =
+      find_recomputed<has_recompute>(code, tree.leaves, needs_gradient, recompute_policy);
   static constexpr auto storage = [] {
-    if constexpr (has_reruns)
-      return plan_storage(code, tree.leaves, {reruns.stays.data(), code.values.size()},
-                          {reruns.apart.data(), code.values.size()});
+    if constexpr (has_recompute)
+      return plan_storage(code, tree.leaves, {recomputed.stays.data(), code.values.size()},
+                          {recomputed.apart.data(), code.values.size()});
     else return plan_storage(code, tree.leaves);
   }();
-  static constexpr auto records = level_records<has_reruns>(code, tree.leaves, storage, reruns);
+  static constexpr auto records =
+      level_records<has_recompute>(code, tree.leaves, storage, recomputed);
   static constexpr auto unit_recomputes =
-      list_unit_recomputes<std::size_t(has_reruns ? code.unit_count() : 0)>(
+      list_unit_recomputes<std::size_t(has_recompute ? code.unit_count() : 0)>(
           chunk_units, chunks,
           [](int stage, int unit) { return recompute_policy.of(stage, unit); });
   static constexpr recompute_table recomputes =
-      table_of_recomputes(code, reruns, records, unit_recomputes);
+      table_of_recomputes(code, recomputed, records, unit_recomputes);
 
   /// The first function (forward, or part of a backward) that a layer lacks.
   static constexpr auto missing = find_missing_body(code, tree.leaves, needs_gradient);
@@ -273,42 +274,42 @@ struct plan {
   /// Returns true if a node runs in one call with the node in front of it, as planning::is_epilogue
   /// says. The sum that ends a residual must also be stored in the place of the product, so that no
   /// later node reads the product.
-  static constexpr bool is_epilogue(int step, direction way) {
-    if constexpr (has_reruns)
-      if (way == direction::forward && step > 0 && step < code.steps.size() &&
-          reruns.step[std::size_t(step)] != reruns.step[std::size_t(step - 1)])
+  static constexpr bool is_epilogue(int node, direction way) {
+    if constexpr (has_recompute)
+      if (way == direction::forward && node > 0 && node < code.nodes.size() &&
+          recomputed.node[std::size_t(node)] != recomputed.node[std::size_t(node - 1)])
         return false;
-    if (splits_backward && way == direction::backward && step >= 0 &&
-        code.steps[step].kind == step_kind::branch)
+    if (splits_backward && way == direction::backward && node >= 0 &&
+        code.nodes[node].kind == program_node_kind::branch)
       return false;  // the epilogue needs the whole `backward`: it adds to both gradients
-    if (way == direction::forward && step >= 0 && step < code.steps.size() &&
-        code.steps[step].kind == step_kind::add && !storage.shares_place(code.steps[step]))
+    if (way == direction::forward && node >= 0 && node < code.nodes.size() &&
+        code.nodes[node].kind == program_node_kind::add && !storage.shares_place(code.nodes[node]))
       return false;
-    return planning::is_epilogue(code, tree.leaves, needs_gradient, step, way);
+    return planning::is_epilogue(code, tree.leaves, needs_gradient, node, way);
   }
 
   /// Returns true if the backward computes the gradients of a leaf's parameters while it sends the
   /// gradient with respect to the leaf's input.
-  static constexpr bool postpones_parameters(int step) {
-    return planning::postpones_parameters(code, tree.leaves, storage, needs_gradient, step);
+  static constexpr bool postpones_parameters(int node) {
+    return planning::postpones_parameters(code, tree.leaves, storage, needs_gradient, node);
   }
 
   /// The waits between the nodes of all items.
   template <direction Way, std::size_t Block>
-  static constexpr auto block_waits = plan_block_waits<code.steps.size(), code.items.size()>(
+  static constexpr auto block_waits = plan_block_waits<code.nodes.size(), code.items.size()>(
       code, tree.leaves, storage, needs_gradient, Way, int(Block));
   template <direction Way>
   static constexpr auto waits = []<std::size_t... Block>(std::index_sequence<Block...>) {
     return join_waits({&block_waits<Way, Block>...}, code.items.size());
   }(std::make_index_sequence<std::size_t((code.items.size() - 1) / items_of_block + 1)>{});
   /// Returns the waits between the nodes of an item.
-  static constexpr item_waits<program<leaf_count>::most_steps> waits_of(int item, direction way) {
+  static constexpr item_waits<program<leaf_count>::most_nodes> waits_of(int item, direction way) {
     return {way == direction::forward ? waits<direction::forward>.of_item(item)
                                       : waits<direction::backward>.of_item(item)};
   }
 
   static constexpr auto activation_layout_for(std::size_t rows) {
-    if constexpr (has_reruns)
+    if constexpr (has_recompute)
       return lay_out_activations(code, tree.leaves, storage, rows, tensor_ranks, element_bytes,
                                  slot_bytes, {&records, 1});
     else

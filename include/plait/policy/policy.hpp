@@ -3,7 +3,7 @@
 
 #include <concepts>
 
-#include "plait/core/again.hpp"
+#include "plait/core/granularity.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/mesh/axis.hpp"
 #include "plait/mesh/placements.hpp"
@@ -64,16 +64,16 @@ namespace plait::ext {
 /// before its backward; see `recompute`.
 struct recompute_rule {
   /// `what` is for the units for which `has` returns true, `others` for all other units.
-  again what{}, others{};
+  granularity what{}, others{};
   int greatest_stage = 0;  ///< the greatest stage number that `has` names
   /// Returns true for the chosen units; `unit` is the number of the unit within its stage.
   bool (*has)(int stage, int unit) = [](int, int) { return false; };
 
-  [[nodiscard]] constexpr again of(int stage, int unit) const {
+  [[nodiscard]] constexpr granularity of(int stage, int unit) const {
     return has(stage, unit) ? what : others;
   }
   [[nodiscard]] constexpr bool any() const {
-    return what != again::nothing || others != again::nothing;
+    return what != granularity::nothing || others != granularity::nothing;
   }
 };
 

@@ -3,7 +3,7 @@
 
 #include <concepts>
 
-#include "plait/core/again.hpp"
+#include "plait/core/granularity.hpp"
 #include "plait/policy/policy.hpp"
 
 /// Types that choose units (layers or residuals, see cut_at) of a job for a policy.
@@ -56,7 +56,7 @@ concept names_units = requires {
 namespace plait {
 
 /// Trades work for memory, as activation checkpointing (torch.utils.checkpoint) does:
-/// `hybrid<pipeline<2>, recompute<again::all>>`. Without it, the values that a unit's forward
+/// `hybrid<pipeline<2>, recompute<granularity::all>>`. Without it, the values that a unit's forward
 /// computes are kept for the unit's backward, for each microbatch in flight. With it, these values
 /// are recomputed before the backward, by the same kernels from the same inputs, so that all
 /// results have the same bits.
@@ -71,7 +71,8 @@ namespace plait {
 ///         in which one unit works at a time. `plan::memory` and `explain` give the bytes;
 ///         `plan::least_recompute` finds the least recomputation for a given amount of memory.
 /// Cost:   `plan::recompute_work` returns the share of a forward that is computed again.
-template <again What = again::cheap, class Where = units::everywhere, again Others = again::nothing>
+template <granularity What = granularity::cheap, class Where = units::everywhere,
+          granularity Others = granularity::nothing>
 struct recompute {
   using concept_tag = ext::policy_tag;
   static_assert(ext::names_units<Where>,

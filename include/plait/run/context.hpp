@@ -75,7 +75,7 @@ struct layer_context {
   std::size_t missing = 0;       ///< number of empty sample slots at the end of the microbatch
   std::size_t all_samples = 0;   ///< number of samples of the global batch; 0: `present()`
   bool reads_buffers = false;    ///< forward uses running statistics: in evaluation, and if frozen
-  bool runs_again = false;       ///< forward recomputes activations that were not kept
+  bool recomputes = false;       ///< forward recomputes activations that were not kept
 
   /// The number of samples of the microbatch on all ranks, for layers that sum over samples; 0:
   /// other ranks have no samples. `sample_axes` are the mesh axes along which ranks have different

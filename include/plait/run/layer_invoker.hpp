@@ -78,7 +78,7 @@ struct layer_invoker {
       auto const y = view_at<Setting, seen>(at.y, Formed::y, at.stage.rows);
       if constexpr (std::is_same_v<Epilogue, no_epilogue>) {
         return y;
-      } else if constexpr (std::is_same_v<Epilogue, step_sum>) {
+      } else if constexpr (std::is_same_v<Epilogue, node_sum>) {
         return summed_view<seen>{y, view_at<Setting, seen>(other, Formed::y, at.stage.rows), y};
       } else {
         using seen_mapped = value_view<Setting, Epilogue::y_kind, Epilogue::y_at, false>;
@@ -131,7 +131,7 @@ struct layer_invoker {
       });
     } else if constexpr (std::is_same_v<Epilogue, no_epilogue>) {
       return dx;
-    } else if constexpr (std::is_same_v<Epilogue, step_sum>) {
+    } else if constexpr (std::is_same_v<Epilogue, node_sum>) {
       return summed_view<seen>{dx, view_at<Setting, seen>(of.added, Formed::x, rows),
                                view_at<Setting, seen>(mapped, Formed::x, rows)};
     } else {

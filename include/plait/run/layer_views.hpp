@@ -54,10 +54,10 @@ struct formed_layer {
 /// layer that a product computes while it stores its result: in a forward the layer after the
 /// product, in a backward the layer before it.
 struct no_epilogue {};
-/// The addition of a residual connection, as a step of its own or as an epilogue. A forward
+/// The addition of a residual connection, as a node of its own or as an epilogue. A forward
 /// computes the sum at the residual's end, where a product may add it to its result. A backward
 /// computes the sum at the residual's beginning, where a layer may add it to its gradient.
-struct step_sum {};
+struct node_sum {};
 
 /// The offsets of a unit's parameter and of its gradient in their arenas, in elements.
 struct parameter_place {

@@ -63,7 +63,7 @@ struct pass_frame {
   std::byte* stash = nullptr;           ///< activations of the microbatch
   std::byte* gradient_stash = nullptr;  ///< gradients kept between the halves of a backward
   int end_item = 0;
-  bool runs_again = false;        ///< recomputes activations that the forward has not kept
+  bool recomputes = false;        ///< recomputes activations that the forward has not kept
   bool begins_gradients = false;  ///< overwrites gradients of parameters, does not add to them
   backward_part part = backward_part::all;
   std::byte* of_input = nullptr;  ///< gradient of the chunk's input; null: the pass chooses a place
@@ -85,7 +85,7 @@ struct unit_frame {
   /// layout is `stash_end` or more are recomputed, at the address `working` + offset.
   std::size_t stash_end = ~std::size_t{0};
   std::byte* working = nullptr;
-  unsigned char steps_again = 0;  ///< only steps with this bit run; 0: all steps
+  unsigned char recompute_bit = 0;  ///< only nodes with this bit run; 0: all nodes
 };
 
 }  // namespace plait::execution

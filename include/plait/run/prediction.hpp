@@ -54,7 +54,7 @@ class prediction {
     workload load = passes.load();
     load.prediction = which;
     bool const all = which == predicted::of_all;
-    auto const [mine, ranks] = block_of(plan::samples, rank.grid(), rank.place());
+    auto const [mine, ranks] = block_of(plan::samples, rank.grid(), rank.coordinates());
     int const first = all ? 0 : mine, end = all ? ranks : mine + 1;
     if (all && batch.slices % ranks != 0)
       throw input_error({"predict: ", batch.slices, " slices are not the same number on each of ",
@@ -107,8 +107,8 @@ class prediction {
       of.received_.resize(where.elements);
       rank.device().download(of.outputs(), of.received_.data(), where.elements * sizeof(T));
       rank.device().synchronize();  // the host reads the outputs, and the program relies on it
-      if (!holds_the_one_copy(plan::samples.on_stage(0), rank.place())) return;
-      auto const mine = block_of(plan::samples, rank.grid(), rank.place());
+      if (!holds_the_one_copy(plan::samples.on_stage(0), rank.coordinates())) return;
+      auto const mine = block_of(plan::samples, rank.grid(), rank.coordinates());
       std::size_t const rows = batch.rows(),
                         samples = batch.samples_in(microbatch, mine.number, mine.blocks);
       std::vector<double> row(width);
@@ -152,7 +152,7 @@ class prediction {
     }
     void compute(program_operation const& now) const {
       switch (now.what) {
-        case operation_kind::bring: return passes.rooms().bring(now);
+        case operation_kind::copy_block: return passes.staging().copy_block(now);
         case operation_kind::take: return gather_output(now);
         case operation_kind::read:
           return rank.device().download(of.outputs(), of.received_.data(),
@@ -162,7 +162,7 @@ class prediction {
         case operation_kind::scale:
         case operation_kind::clear:
         case operation_kind::forward:  // a pass, which run() starts
-        case operation_kind::forward_again:
+        case operation_kind::recompute:
         case operation_kind::backward:
         case operation_kind::backward_input:
         case operation_kind::backward_parameters:
@@ -180,17 +180,18 @@ class prediction {
       auto const& what = transfers.row(now.row).what;
       switch (what.place) {
         case transfer_place::output: return gather_output(now);
-        case transfer_place::parameters: return transfers.run(now, passes.rooms().parameters(now));
+        case transfer_place::parameters:
+          return transfers.run(now, passes.staging().parameters(now));
         case transfer_place::rank_outputs: return transfers.run(now, own());
         case transfer_place::outputs:
           return transfers.run(now, of.outputs() + begin / what.count * what.count);
         case transfer_place::activation_edge:
           return transfers.run(now, passes.edge(what, now), now.microbatch);
-        case transfer_place::agreement:
+        case transfer_place::consistency:
         case transfer_place::labels:
         case transfer_place::gather_parameters:
         case transfer_place::forward:  // within the layers of a pass
-        case transfer_place::forward_again:
+        case transfer_place::recompute:
         case transfer_place::backward:
         case transfer_place::gradient_edge:
         case transfer_place::microbatch_gradients:

@@ -42,7 +42,7 @@ class slice_sums {
                            sum* gradients)
       : layout_(layout), gradients_(gradients) {
     slice_tree const tree(plan.slices);
-    auto const [mine, ranks] = block_of(plan.samples, rank.grid(), rank.place());
+    auto const [mine, ranks] = block_of(plan.samples, rank.grid(), rank.coordinates());
     mine_ = tree.of_rank(mine, ranks);
     steps_ = tree.steps(mine_);
     roots_ = static_cast<int>(tree.roots(mine_).size());

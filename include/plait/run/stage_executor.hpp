@@ -16,10 +16,10 @@
 #include "plait/plan/schedule/step_program.hpp"
 #include "plait/plan/schedule/transfers.hpp"
 #include "plait/run/context.hpp"
+#include "plait/run/node_code.hpp"
 #include "plait/run/pass_frame.hpp"
 #include "plait/run/stage_memory.hpp"
 #include "plait/run/staging_buffers.hpp"
-#include "plait/run/step_code.hpp"
 #include "plait/run/unit_executor.hpp"
 #include "plait/tensor/batch.hpp"
 
@@ -71,12 +71,12 @@ class stage_items<Job, Rank, std::index_sequence<I...>> : public units_of<Job, R
 
   /// Runs units of a chunk forward and returns the address of their output, which is in the stash.
   /// Items from `pass.end_item` on are not run; the loss is such an item if only the model's output
-  /// is needed. If `pass.runs_again`, the function recomputes the activations that the backward of
-  /// a unit reads and its forward has not kept. A recomputation runs the same steps with the same
+  /// is needed. If `pass.recomputes`, the function recomputes the activations that the backward of
+  /// a unit reads and its forward has not kept. A recomputation runs the same nodes with the same
   /// numbers, but adds no terms of the loss.
   std::byte* forward(pass_type& pass) {
     std::byte* made = this->input_of(pass.units.begin, pass);
-    in_order{(I + 1 == items && !pass.runs_again ? void(model_output_ = made) : void(),
+    in_order{(I + 1 == items && !pass.recomputes ? void(model_output_ = made) : void(),
               int(I) < pass.end_item
                   ? void(made = this->forward_item(forward_code<I>{}, pass, made))
                   : void(),
@@ -154,8 +154,8 @@ class stage_executor : public stage_items<Job, Rank> {
         rank_(rank),
         load_(load),
         arena_(where.activations),
-        rooms_(rank, ir_of<plan>, plan::parameter_layout_for(rank.stage(), rank.grid()),
-               this->memory().places_of_uses(), where.parameters, where.gradients),
+        staging_(rank, ir_of<plan>, plan::parameter_layout_for(rank.stage(), rank.grid()),
+                 this->memory().places_of_uses(), where.parameters, where.gradients),
         places_(this->arena().template place<(plan::chunks > 1)>(passes, load.microbatches)),
         outputs_(std::size_t(plan::chunks) * std::size_t(load.microbatches), nullptr) {
     if (places_.bytes > this->arena().passes_bytes)
@@ -202,7 +202,7 @@ class stage_executor : public stage_items<Job, Rank> {
 
   /// Returns the staging buffers in which sharded buckets are whole while passes use them. There
   /// are none if ranks hold whole buckets.
-  [[nodiscard]] auto& rooms() { return rooms_; }
+  [[nodiscard]] auto& staging() { return staging_; }
 
   /// Runs the pass of an operation: a forward, a backward, or half of a backward.
   void run(program_operation const& now, frame_type& with) {
@@ -211,9 +211,9 @@ class stage_executor : public stage_items<Job, Rank> {
       run_backward(now, pass);
     } else {
       std::byte* const made = this->forward(pass);
-      if (!pass.runs_again) output_of(now.chunk, now.microbatch) = made;
+      if (!pass.recomputes) output_of(now.chunk, now.microbatch) = made;
     }
-    rooms_.let_go(now);
+    staging_.release(now);
   }
 
   /// Returns true if the backward `now` reaches the beginning of its chunk. Otherwise a later
@@ -252,7 +252,7 @@ class stage_executor : public stage_items<Job, Rank> {
                    .input = input_of_chunk(now, batch),
                    .stash = arena_ + range(live_buffer::stash, now).offset,
                    .end_item = with.end_item,
-                   .runs_again = now.what == operation_kind::forward_again,
+                   .recomputes = now.what == operation_kind::recompute,
                    .begins_gradients = now.begins,
                    .watch = with.watch};
     if constexpr (plan::splits_backward)
@@ -277,7 +277,7 @@ class stage_executor : public stage_items<Job, Rank> {
 
   void run_backward(program_operation const& now, pass_type& pass) {
     auto const& chunk = *pass.chunk;
-    rooms_.begin(now);
+    staging_.begin(now);
     pass.of_input = handed_gradient(now);
     auto* const made = this->backward(pass, gradient_of(now));
     if (!ends_pass(now)) return;
@@ -359,12 +359,12 @@ class stage_executor : public stage_items<Job, Rank> {
   }
 
   Rank& rank_;
-  block_place samples_ = block_of(plan::samples, rank_.grid(), rank_.place());
+  block_place samples_ = block_of(plan::samples, rank_.grid(), rank_.coordinates());
   workload load_;
   std::byte* arena_;
   [[no_unique_address]] staging_buffers<T, typename Job::gradient_element, Rank,
                                         plan::rules.keeps_blocks() || plan::rules.sums_blocks()>
-      rooms_;
+      staging_;
   placed_passes places_;
   lean_vector<std::byte*> outputs_;  // outputs of each chunk and microbatch
 

@@ -13,8 +13,8 @@
 #include "plait/mesh/mesh.hpp"
 #include "plait/plan/parallel.hpp"
 #include "plait/run/layer_views.hpp"
+#include "plait/run/node_facts.hpp"
 #include "plait/run/pass_frame.hpp"
-#include "plait/run/step_facts.hpp"
 
 namespace plait::execution {
 
@@ -42,7 +42,7 @@ struct stage_arenas {
 /// for microbatch 2. Values that a plan recomputes are an exception: their base is the rank's
 /// working record (`unit_frame::working`).
 ///
-/// With one tensor rank the kind of each value is a constant in the code of a step; with several
+/// With one tensor rank the kind of each value is a constant in the code of a node; with several
 /// tensor ranks the code looks up the value by its number at run time.
 template <class Setting>
 class stage_memory {
@@ -53,7 +53,7 @@ class stage_memory {
   using setting = typename Setting::leaf;
   using arenas = stage_arenas<setting>;
   using layout_type = activation_layout<traits.leaves>;
-  using waits_type = plan_waits_of_steps<traits.leaves>;
+  using waits_type = plan_waits_of_nodes<traits.leaves>;
 
   /// \see stage_memory_for
   [[gnu::cold]] stage_memory(plan_ir const& plan, waits_type const& waits, stage_arena arena,
@@ -103,7 +103,7 @@ class stage_memory {
     return local_block(what, rows(), setting::tensor_ranks);
   }
 
-  // With one tensor rank the compiler knows where a step's value is stored. With several tensor
+  // With one tensor rank the compiler knows where a node's value is stored. With several tensor
   // ranks the value may be a block of another value, and code for each case would cost more compile
   // time than a look-up at run time.
 
@@ -131,20 +131,20 @@ class stage_memory {
   [[nodiscard]] parameter_place const* place_of(int entry, int unit) const {
     return places_.data() + std::size_t(unit) * std::size_t(traits.entries) + std::size_t(entry);
   }
-  /// Returns the addresses of the leaf that a step runs.
+  /// Returns the addresses of the leaf that a node runs.
   [[nodiscard]] PLAIT_IN_LOOPS leaf_place<setting> place_of_leaf(
-      step_facts const& now, unit_frame<setting> const& frame) const {
+      node_facts const& now, unit_frame<setting> const& frame) const {
     if constexpr (setting::tensor_ranks > 1) return look_up_place(now.number, frame);
     else return make_place(now, frame);
   }
 
  private:
   [[nodiscard]] [[gnu::noinline]] leaf_place<setting> look_up_place(
-      int step, unit_frame<setting> const& frame) const {
-    return make_place(facts_of_step(plan_, step), frame);
+      int node, unit_frame<setting> const& frame) const {
+    return make_place(facts_of_node(plan_, node), frame);
   }
   [[nodiscard]] PLAIT_IN_LOOPS leaf_place<setting> make_place(
-      step_facts const& now, unit_frame<setting> const& frame) const {
+      node_facts const& now, unit_frame<setting> const& frame) const {
     auto const leaf = std::size_t(now.leaf);
     leaf_place<setting> place{
         frame.pass->buffers,
@@ -157,7 +157,7 @@ class stage_memory {
         now.is_loss ? nullptr : value_data(now.out, frame),
     };
     for (int i = 0; i < now.more_count; ++i)
-      place.more[std::size_t(i)] = value_data(plan_.steps[now.number].more[i], frame);
+      place.more[std::size_t(i)] = value_data(plan_.nodes[now.number].more[i], frame);
     return place;
   }
   [[nodiscard]] std::byte* data_of(int value, residence const& storage_of,
@@ -188,14 +188,14 @@ class stage_memory {
   /// working record for a value that is recomputed.
   [[nodiscard]] std::byte* base_of([[maybe_unused]] std::size_t offset,
                                    unit_frame<setting> const& frame) const {
-    if constexpr (traits.has_reruns)
+    if constexpr (traits.has_recompute)
       if (offset >= frame.stash_end) return frame.working;
     return frame.output;
   }
-  [[nodiscard]] std::byte* slots_base(step_facts const& now,
+  [[nodiscard]] std::byte* slots_base(node_facts const& now,
                                       unit_frame<setting> const& frame) const {
-    if (traits.has_reruns && now.slot_made_again >= 0)
-      return base_of(layout_.saved_offset[std::size_t(now.leaf)][std::size_t(now.slot_made_again)],
+    if (traits.has_recompute && now.slot_recomputed >= 0)
+      return base_of(layout_.saved_offset[std::size_t(now.leaf)][std::size_t(now.slot_recomputed)],
                      frame);
     return frame.output;
   }
@@ -222,10 +222,11 @@ template <class Job, class Rank>
   return stage_memory_of<Job, typename Rank::device_type::memory>(
       ir_of<plan>, waits_of_plan<plan>, plan::arena_for(rank.stage(), load),
       plan::activation_layout_for(load.rows),
-      places_of_parameters(plan::code.items.view(), plan::entries.view(), plan::rules,
-                           plan::chunks_of(rank.stage()),
-                           plan::parameter_layout_for(rank.stage(), rank.grid()), rank.place()),
-      block_of(plait::ext::placements{}.with(rank.grid().model_axis(), shard<dim::features>), rank.grid(), rank.place())
+      places_of_parameters(
+          plan::code.items.view(), plan::entries.view(), plan::rules, plan::chunks_of(rank.stage()),
+          plan::parameter_layout_for(rank.stage(), rank.grid()), rank.coordinates()),
+      block_of(plait::ext::placements{}.with(rank.grid().model_axis(), shard<dim::features>),
+               rank.grid(), rank.coordinates())
           .number,
       load.rows, where);
 }

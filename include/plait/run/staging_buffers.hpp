@@ -18,10 +18,10 @@
 namespace plait::execution {
 
 /// This rank's block of a bucket: the range `held` that the block has in an arena, and the block's
-/// offset `behind` from the beginning of the whole bucket.
+/// offset `in_bucket` from the beginning of the whole bucket.
 struct block_of_bucket {
   element_range held{};
-  std::size_t behind = 0;
+  std::size_t in_bucket = 0;
 };
 [[nodiscard]] block_of_bucket block_in(parameter_layout const& layout, stored_buckets const& at,
                                        int bucket, std::size_t number);
@@ -32,12 +32,12 @@ struct block_of_bucket {
   return std::size_t(grid.block_of(place, held.axes_with(shard<dim::elements>)));
 }
 
-/// A use of a parameter by a unit, with the bucket that contains the parameter. `behind` is the
+/// A use of a parameter by a unit, with the bucket that contains the parameter. `in_bucket` is the
 /// offset of the parameter from the beginning of the bucket.
 struct use_in_bucket {
   int bucket = 0;
   std::size_t use = 0;  ///< index of this use among the uses of all units
-  std::size_t behind = 0;
+  std::size_t in_bucket = 0;
   bool has_gradient = false;  ///< the bucket of gradients has a gradient at this offset
 };
 
@@ -45,13 +45,13 @@ struct use_in_bucket {
 /// while passes use them. With sharded parameters or gradients, as with zero<3>, a rank's arena
 /// contains only its block of each bucket, but a layer reads whole parameters. So a stage has a
 /// room for two buckets: layers read one bucket while ranks gather the bucket of the next layers.
-/// bring() copies this rank's block into the room, an all_gather completes the bucket there, and
-/// the addresses of its parameters change to the room. let_go() discards the bucket. For gradients,
-/// a backward writes a whole bucket into a second room, a reduce_scatter leaves this rank its block
-/// of the sum, and accumulate() adds the block to the sums of the step.
+/// copy_block() copies this rank's block into the room, an all_gather completes the bucket there,
+/// and the addresses of its parameters change to the room. release() discards the bucket. For
+/// gradients, a backward writes a whole bucket into a second room, a reduce_scatter leaves this
+/// rank its block of the sum, and accumulate() adds the block to the sums of the step.
 ///
 /// For example, with 4 data ranks and buckets of 1000 elements, rank 1 stores 250 elements of each
-/// bucket. bring() copies these to the elements 250 to 499 of the whole bucket in the room.
+/// bucket. copy_block() copies these to the elements 250 to 499 of the whole bucket in the room.
 ///
 /// Cost:    no call allocates.
 /// Threads: used by the one thread that runs the rank.
@@ -70,8 +70,8 @@ class staging_buffers {
         parameters_(parameters),
         gradients_(gradients),
         layout_(std::move(layout)),
-        kept_(number_of_block(plan.rules.kept, rank.grid(), rank.place())),
-        summed_(number_of_block(plan.rules.summed, rank.grid(), rank.place())) {
+        kept_(number_of_block(plan.rules.kept, rank.grid(), rank.coordinates())),
+        summed_(number_of_block(plan.rules.summed, rank.grid(), rank.coordinates())) {
     list_uses(plan);
     if (plan.rules.keeps_blocks()) hide(-1);
   }
@@ -87,20 +87,20 @@ class staging_buffers {
 
   /// Copies this rank's block of a bucket of parameters into the room in which ranks gather the
   /// bucket. After this call layers read the parameters of the bucket in the room.
-  void bring(program_operation const& now) {
+  void copy_block(program_operation const& now) {
     auto const room = parameter_room(now);
     auto const block = block_in(layout_, layout_.parameters_at, now.bucket, kept_);
     gathered_[std::size_t((is_frozen(now.bucket) ? 2 : 0) + (now.at_end ? 1 : 0))] = now;
     queue().discard(parameters_ + room.offset, room.count * sizeof(T));
-    queue().copy_bytes(parameters_ + block.held.offset, parameters_ + room.offset + block.behind,
+    queue().copy_bytes(parameters_ + block.held.offset, parameters_ + room.offset + block.in_bucket,
                        block.held.count * sizeof(T));
     for (auto const& one : uses_)
-      if (one.bucket == now.bucket) places_[one.use].parameter = room.offset + one.behind;
+      if (one.bucket == now.bucket) places_[one.use].parameter = room.offset + one.in_bucket;
   }
   /// Discards the buckets that are not needed after the pass `now`. Bit 2 f + e of `now.releases`
   /// selects a bucket: f is 1 for the room of frozen parameters, and e is 1 for the bucket at the
   /// end of the room.
-  void let_go(program_operation const& now) {
+  void release(program_operation const& now) {
     for (std::size_t end = 0; end < gathered_.size(); ++end) {
       auto const& gone = gathered_[end];
       if ((now.releases >> end & 1) == 0 || gone.bucket < 0) continue;
@@ -116,13 +116,13 @@ class staging_buffers {
     std::size_t const begin = gradient_room(now).offset;
     for (auto const& one : uses_)
       if (one.bucket == now.bucket && one.has_gradient)
-        places_[one.use].gradient = begin + one.behind;
+        places_[one.use].gradient = begin + one.in_bucket;
   }
   /// Adds this rank's block of a microbatch's gradients to its block of the step's gradients.
   void accumulate(program_operation const& now) {
     auto const room = gradient_room(now);
     auto const block = block_in(layout_, layout_.gradients_at, now.bucket, summed_);
-    sum const* const from = gradients_ + room.offset + block.behind;
+    sum const* const from = gradients_ + room.offset + block.in_bucket;
     sum* const to = gradients_ + block.held.offset;
     if (now.begins) queue().copy_bytes(from, to, block.held.count * sizeof(sum));
     else queue().add(to, from, to, block.held.count);
@@ -182,7 +182,8 @@ class staging_buffers {
   parameter_layout layout_;
   std::size_t kept_, summed_;  // indices of this rank's blocks of parameters and of gradients
   lean_vector<use_in_bucket> uses_{};
-  std::array<program_operation, 4> gathered_{};  // the last bring() into each end of both rooms
+  std::array<program_operation, 4>
+      gathered_{};  // the last copy_block() into each end of both rooms
 };
 
 /// Staging buffers for plans whose ranks hold whole parameters and whole gradients: all functions
@@ -194,8 +195,8 @@ class staging_buffers<T, Sum, Rank, false> {
                   Sum*) {}
   T* parameters(program_operation const&) const { return nullptr; }
   Sum* gradients(program_operation const&) const { return nullptr; }
-  void bring(program_operation const&) {}
-  void let_go(program_operation const&) {}
+  void copy_block(program_operation const&) {}
+  void release(program_operation const&) {}
   void begin(program_operation const&) {}
   void accumulate(program_operation const&) {}
 };

@@ -68,7 +68,7 @@ class summing_operations : public Operations {
   ///
   /// Errors: plait::error on every rank if the body has computed fewer sums.
   void require_all_sums() const {
-    if (this->context.reads_buffers || this->context.runs_again || made_ == listed()) return;
+    if (this->context.reads_buffers || this->context.recomputes || made_ == listed()) return;
     fail_sum(this->shapes_.layer_text(), form, made_, 0, listed(), width_of(next_clause()));
   }
 

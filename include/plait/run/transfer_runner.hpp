@@ -96,8 +96,8 @@ template <class T>
 void transfer_runner<Rank>::run(program_operation const& of, T* data, int tag) const {
   auto const& now = row(of.row);
   auto& group = *now.group;
-  auto const behind = of.bucket < 0 ? 0 : std::size_t(of.bucket - now.what.bucket);
-  std::span<T> const all(data + now.begin + behind * now.what.stride, now.what.count);
+  auto const distance = of.bucket < 0 ? 0 : std::size_t(of.bucket - now.what.bucket);
+  std::span<T> const all(data + now.begin + distance * now.what.stride, now.what.count);
   auto const mine = [&] {
     std::size_t const block = all.size() / static_cast<std::size_t>(group.size());
     return all.subspan(static_cast<std::size_t>(group.rank()) * block, block);
@@ -141,7 +141,7 @@ auto transfer_runner<Rank>::prepared(Rank& rank, transfer const& what) -> active
   auto const cut = what.from.with(row.over, invariant)
                        .with(what.held, invariant)
                        .axes_with(shard<dim::elements>);
-  auto const block = static_cast<std::size_t>(rank.grid().block_of(rank.place(), cut));
+  auto const block = static_cast<std::size_t>(rank.grid().block_of(rank.coordinates(), cut));
   out.begin = what.offset + block * what.count;
   int const stage = rank.stage();
   out.is_sent_here = what.is_sent_by(stage);

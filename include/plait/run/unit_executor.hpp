@@ -22,13 +22,13 @@
 #include "plait/run/forward_watch.hpp"
 #include "plait/run/item_synchronizer.hpp"
 #include "plait/run/layer_invoker.hpp"
+#include "plait/run/node_code.hpp"
+#include "plait/run/node_facts.hpp"
 #include "plait/run/operations.hpp"
 #include "plait/run/pass_frame.hpp"
 #include "plait/run/stage_memory.hpp"
-#include "plait/run/step_code.hpp"
-#include "plait/run/step_facts.hpp"
 #include "plait/run/term_operations.hpp"
-#include "plait/run/value_steps.hpp"
+#include "plait/run/value_nodes.hpp"
 #include "plait/tensor/view.hpp"
 
 namespace plait::execution {
@@ -55,16 +55,16 @@ constexpr unit_range within(unit_range piece, unit_range units) {
 /// the bytes of a unit's gradient stash.
 [[nodiscard]] [[gnu::cold]] lean_vector<unit_place> places_of_units(
     static_view<item> items, lean_vector<chunk_arena> const& chunks,
-    recompute_table const& recomputes, std::array<std::size_t, again_kinds> const* activations,
+    recompute_table const& recomputes, std::array<std::size_t, granularities> const* activations,
     std::size_t const* gradients);
 
 /// Runs the units of an item on one microbatch, one after the other: the output of a unit is the
-/// input of the next. All units of an item have the same steps, so their code is compiled once and
-/// a loop runs it for each unit; only the unit's frame differs. A step calls the body of a layer,
-/// moves a value to another placement, or adds values. Around the steps the executor enqueues the
+/// input of the next. All units of an item have the same nodes, so their code is compiled once and
+/// a loop runs it for each unit; only the unit's frame differs. A node calls the body of a layer,
+/// moves a value to another placement, or adds values. Around the nodes the executor enqueues the
 /// waits that they need and discards memory. For example, a repeat of 12 blocks is an item of 12
-/// units; on a pipeline stage with the blocks 4 to 9, forward_item runs its steps 6 times for each
-/// microbatch. The class does not know the model, so its name stays short: the steps are passed as
+/// units; on a pipeline stage with the blocks 4 to 9, forward_item runs its nodes 6 times for each
+/// microbatch. The class does not know the model, so its name stays short: the nodes are passed as
 /// types in an item_code, and stage_items has the items.
 ///
 /// Cost:    no allocation.
@@ -89,9 +89,9 @@ class unit_executor {
   static constexpr bool has_waits = synchronizer_type::has_waits;
   static constexpr int leaves = traits.leaves;
   /// The code that calls the bodies of a leaf.
-  template <class Step>
+  template <class Node>
   using invoker =
-      layer_invoker<setting, Rank, typename Step::work, std::size_t(Step::facts.more_count)>;
+      layer_invoker<setting, Rank, typename Node::work, std::size_t(Node::facts.more_count)>;
 
  public:
   /// `names`: the names of the leaves.
@@ -101,14 +101,14 @@ class unit_executor {
     places_ = places_of_units(plan().items, arena().chunks, plan().recomputes,
                               layout.stash_end.data(), layout.gradient_stash_bytes.data());
     name_bodies(std::move(names), forward_names_, backward_names_);
-    if constexpr (traits.has_reruns) prepare_reruns();
+    if constexpr (traits.has_recompute) prepare_recompute();
   }
   unit_executor(unit_executor const&) = delete;
   unit_executor& operator=(unit_executor const&) = delete;
 
   [[nodiscard]] stage_arena const& arena() const { return memory_.arena(); }
-  /// Returns for each step the kinds of recomputation in which the step runs, as bits.
-  [[nodiscard]] auto& steps_again() { return again_.steps; }
+  /// Returns for each node the kinds of recomputation in which the node runs, as bits.
+  [[nodiscard]] auto& recomputed_nodes() { return recompute_.nodes; }
 
  protected:
   ~unit_executor() = default;
@@ -130,30 +130,30 @@ class unit_executor {
     return gradient;
   }
 
-  // The compiler knows all steps of an item, so no loop looks up the work of a step. Functions that
-  // are templates on a step only combine calls of functions that are not such templates. They are
-  // inlined into the function of their item, so that compilers make no function for each step.
+  // The compiler knows all nodes of an item, so no loop looks up the work of a node. Functions that
+  // are templates on a node only combine calls of functions that are not such templates. They are
+  // inlined into the function of their item, so that compilers make no function for each node.
 
   /// Runs the pass's units of an item forward. Returns the last output; without units, `made`.
-  template <item_facts Item, class... Steps>
-  std::byte* forward_item(item_code<Item, Steps...>, pass_type& pass, std::byte* made) {
+  template <item_facts Item, class... Nodes>
+  std::byte* forward_item(item_code<Item, Nodes...>, pass_type& pass, std::byte* made) {
     auto const here = within(Item.units, pass.units);
     for (int unit = here.begin; unit < here.end; ++unit) {
       frame_type const frame = begin_forward(Item, unit, pass, made);
-      in_order{(forward_step<Steps>(frame), 0)...};
+      in_order{(forward_node<Nodes>(frame), 0)...};
       end_forward(Item, frame);
       made = frame.output;
     }
     return made;
   }
   /// Runs the pass's units of an item backward, from `gradient` of their output to the gradient of
-  /// their input, which it returns. `Steps` are in the order of the backward.
-  template <item_facts Item, class... Steps>
-  std::byte* backward_item(item_code<Item, Steps...>, pass_type& pass, std::byte* gradient) {
+  /// their input, which it returns. `Nodes` are in the order of the backward.
+  template <item_facts Item, class... Nodes>
+  std::byte* backward_item(item_code<Item, Nodes...>, pass_type& pass, std::byte* gradient) {
     auto const here = within(Item.units, pass.units);
     for (int unit = here.end - 1; unit >= here.begin; --unit) {
       frame_type const frame = begin_backward(Item, unit, pass, gradient);
-      in_order{(backward_step<Steps>(frame), 0)...};
+      in_order{(backward_node<Nodes>(frame), 0)...};
       end_backward(Item, frame);
       gradient = made_;
     }
@@ -161,42 +161,42 @@ class unit_executor {
   }
   /// Computes only the gradients of the parameters of the pass's units of an item, from the
   /// gradients of outputs that an earlier pass has stashed.
-  template <item_facts Item, class... Steps>
-  void parameters_of_item(item_code<Item, Steps...>, pass_type& pass) {
+  template <item_facts Item, class... Nodes>
+  void parameters_of_item(item_code<Item, Nodes...>, pass_type& pass) {
     auto const here = within(Item.units, pass.units);
     for (int unit = here.end - 1; unit >= here.begin; --unit) {
       frame_type const frame = enter(Item, unit, pass, nullptr, nullptr);
-      in_order{(backward_parameters<typename Steps::step>(frame), 0)...};
+      in_order{(backward_parameters<typename Nodes::node>(frame), 0)...};
       values_.forget_transients();
-      if constexpr (traits.has_reruns) discard_working(Item.number, unit);
+      if constexpr (traits.has_recompute) discard_working(Item.number, unit);
     }
   }
   /// Calls the functions `prepare` of an item's layers, for the first unit of the item.
-  template <item_facts Item, class... Steps>
-  [[gnu::cold]] void prepare_item(item_code<Item, Steps...>, pass_type& pass) {
-    if constexpr (place_of_first({Steps::facts.has_prepare...}) >= 0) {
+  template <item_facts Item, class... Nodes>
+  [[gnu::cold]] void prepare_item(item_code<Item, Nodes...>, pass_type& pass) {
+    if constexpr (place_of_first({Nodes::facts.has_prepare...}) >= 0) {
       auto const here = within(Item.units, pass.units);
       if (here.begin >= here.end) return;
       pass.context.copy = here.begin - Item.units.begin;
       std::byte* const activations = activations_of(here.begin, pass);
       frame_type const frame{
           .pass = &pass, .unit = here.begin, .input = activations, .output = activations};
-      in_order{(prepare_step<Steps>(frame), 0)...};
+      in_order{(prepare_step<Nodes>(frame), 0)...};
     }
   }
 
  private:
-  /// Begins a unit of an item in a forward and returns its frame. The steps that follow run the
+  /// Begins a unit of an item in a forward and returns its frame. The nodes that follow run the
   /// unit from its input into its activation stash, or recompute the values that the frame names.
   PLAIT_IN_LOOPS frame_type begin_forward(item_facts const& item, int unit, pass_type& pass,
                                           std::byte* made) {
     pass.context.copy = unit - item.units.begin;
     frame_type frame{
         .pass = &pass, .unit = unit, .input = made, .output = activations_of(unit, pass)};
-    if constexpr (traits.has_reruns) {
+    if constexpr (traits.has_recompute) {
       set_working(frame);
       discard_working(item.number, unit);
-      if (pass.runs_again) frame.steps_again = bit_of(plan().recomputes.of(unit));
+      if (pass.recomputes) frame.recompute_bit = bit_of(plan().recomputes.of(unit));
     }
     if constexpr (has_waits)
       if (item.waits_forward)
@@ -208,8 +208,8 @@ class unit_executor {
       if (item.waits_forward) synchronizer_.pass_edge(forward_waits(item.number, at), waits::end);
     values_.forget_transients();
   }
-  /// Begins a unit of an item in a backward and returns its frame. The steps that follow, from the
-  /// last to the first, compute the gradient of the unit's input at `made_`. The steps also add
+  /// Begins a unit of an item in a backward and returns its frame. The nodes that follow, from the
+  /// last to the first, compute the gradient of the unit's input at `made_`. The nodes also add
   /// gradients of parameters, or keep the gradients of outputs for a later backward_parameters.
   PLAIT_IN_LOOPS frame_type begin_backward(item_facts const& item, int unit, pass_type& pass,
                                            std::byte* gradient) {
@@ -227,7 +227,7 @@ class unit_executor {
       if (item.waits_backward)
         synchronizer_.pass_edge({item.number, direction::backward}, waits::end);
     values_.forget_transients();
-    if constexpr (traits.has_reruns)
+    if constexpr (traits.has_recompute)
       if (at.pass->part == backward_part::all) discard_working(item.number, at.unit);
   }
   /// Makes the frame of a unit in a backward.
@@ -238,74 +238,74 @@ class unit_executor {
                    of_output, of_input};
     if constexpr (traits.splits_backward)
       out.gradient_stash = pass.gradient_stash + places_[std::size_t(unit)].gradients;
-    if constexpr (traits.has_reruns) set_working(out);
+    if constexpr (traits.has_recompute) set_working(out);
     return out;
   }
 
-  /// Runs one step of a unit forward; backward_step runs it backward. `Code` is a `step_code`.
+  /// Runs one node of a unit forward; backward_node runs it backward. `Code` is a `node_code`.
   template <class Code>
-  PLAIT_IN_LOOPS void forward_step(frame_type const& at) {
+  PLAIT_IN_LOOPS void forward_node(frame_type const& at) {
     constexpr auto& now = Code::facts;
     using epilogue = typename Code::forward_epilogue;
     if constexpr (!Code::is_done_forward) {
-      if constexpr (traits.has_reruns)
+      if constexpr (traits.has_recompute)
         if (!runs(now.number, at)) return;
-      if constexpr (are_awaiting<direction::forward, typename Code::step, epilogue>)
-        begin_step<direction::forward, typename Code::step, epilogue>(at);
-      if constexpr (now.kind == step_kind::leaf) {
+      if constexpr (are_awaiting<direction::forward, typename Code::node, epilogue>)
+        begin_node<direction::forward, typename Code::node, epilogue>(at);
+      if constexpr (now.kind == program_node_kind::leaf) {
         bool is_made_later = false;
         if constexpr (may_wait_for_gradient<Code>) is_made_later = waits_for_gradient(at);
         if (!is_made_later) {
-          using layer = invoker<typename Code::step>;
+          using layer = invoker<typename Code::node>;
           [[maybe_unused]] auto const mark = mark_of<direction::forward>(now, at);
           auto const ops =
               operations_of<typename layer::operations_type>(now, direction::forward, at);
           std::byte* other = nullptr;
-          if constexpr (std::is_same_v<typename epilogue::work, step_sum>)
-            other = memory_.value_data(plan().steps[epilogue::facts.number].skip, at);
-          else if constexpr (is_step<epilogue>) other = memory_.value_data(epilogue::facts.out, at);
+          if constexpr (std::is_same_v<typename epilogue::work, node_sum>)
+            other = memory_.value_data(plan().nodes[epilogue::facts.number].skip, at);
+          else if constexpr (is_node<epilogue>) other = memory_.value_data(epilogue::facts.out, at);
           layer::template forward<typename epilogue::work>(ops, memory_.place_of_leaf(now, at),
                                                            other);
           if constexpr (now.has_scratch) values_.forget_scratch(now.leaf);
         }
-      } else if constexpr (now.kind == step_kind::move) {
-        using row = typename Code::step::work;
+      } else if constexpr (now.kind == program_node_kind::move) {
+        using row = typename Code::node::work;
         using element = std::conditional_t<now.is_tokens, std::int32_t, T>;
         values_.template move<direction::forward, row::from, row::to, element>(now.number, at);
       } else {
-        values_.forward_sum(plan().steps[now.number], at);
+        values_.forward_sum(plan().nodes[now.number], at);
       }
-      if constexpr (are_awaited<direction::forward, typename Code::step, epilogue>)
-        end_step<direction::forward, typename Code::step, epilogue>(at);
+      if constexpr (are_awaited<direction::forward, typename Code::node, epilogue>)
+        end_node<direction::forward, typename Code::node, epilogue>(at);
     }
     // If the epilogue is the sum of a residual, the watch checks the sum.
-    if constexpr (now.kind == step_kind::leaf &&
-                  (!is_step<epilogue> || std::is_same_v<typename epilogue::work, step_sum>))
+    if constexpr (now.kind == program_node_kind::leaf &&
+                  (!is_node<epilogue> || std::is_same_v<typename epilogue::work, node_sum>))
       if (at.pass->watch != nullptr) show(now.number, at);
   }
   template <class Code>
-  PLAIT_IN_LOOPS void backward_step(frame_type const& at) {
+  PLAIT_IN_LOOPS void backward_node(frame_type const& at) {
     constexpr auto& now = Code::facts;
     if constexpr (!Code::is_done_backward) {
       using epilogue = typename Code::backward_epilogue;
-      if constexpr (are_awaiting<direction::backward, typename Code::step, epilogue>)
-        begin_step<direction::backward, typename Code::step, epilogue>(at);
-      if constexpr (now.kind == step_kind::leaf) {
+      if constexpr (are_awaiting<direction::backward, typename Code::node, epilogue>)
+        begin_node<direction::backward, typename Code::node, epilogue>(at);
+      if constexpr (now.kind == program_node_kind::leaf) {
         backward_leaf<Code>(at);
       } else if constexpr (now.gives_gradient) {
-        if constexpr (now.kind == step_kind::move) {
-          using row = typename Code::step::work;
+        if constexpr (now.kind == program_node_kind::move) {
+          using row = typename Code::node::work;
           values_.template move<direction::backward, row::gradient_from, row::gradient_to, T>(
               now.number, at);
         } else {
-          values_.backward_sum(plan().steps[now.number], at);
+          values_.backward_sum(plan().nodes[now.number], at);
         }
       }
-      if constexpr (are_awaited<direction::backward, typename Code::step, epilogue>)
-        end_step<direction::backward, typename Code::step, epilogue>(at);
+      if constexpr (are_awaited<direction::backward, typename Code::node, epilogue>)
+        end_node<direction::backward, typename Code::node, epilogue>(at);
     }
     using postponed = typename Code::postponed;
-    if constexpr (is_step<postponed>) {
+    if constexpr (is_node<postponed>) {
       constexpr planned_waits planned{now.item, direction::backward};
       constexpr int parameters = waits::parameters_of(postponed::facts.number);
       if constexpr (postponed::facts.parameters.waits) synchronizer_.keep(planned, parameters);
@@ -315,13 +315,13 @@ class unit_executor {
     }
   }
   /// Computes the gradients of a leaf's parameters, or stashes its output's gradient for them.
-  template <class Step>
+  template <class Node>
   PLAIT_IN_LOOPS void backward_parameters(frame_type const& at) {
-    if constexpr (Step::facts.is_trained) {
-      using operations_type = typename invoker<Step>::operations_type;
-      auto ops = operations_of<operations_type>(Step::facts, direction::backward, at);
-      add_gradients<Step>(ops, memory_.place_of_leaf(Step::facts, at),
-                          output_gradient(Step::facts, at), at);
+    if constexpr (Node::facts.is_trained) {
+      using operations_type = typename invoker<Node>::operations_type;
+      auto ops = operations_of<operations_type>(Node::facts, direction::backward, at);
+      add_gradients<Node>(ops, memory_.place_of_leaf(Node::facts, at),
+                          output_gradient(Node::facts, at), at);
     }
   }
   /// Calls `prepare` of a layer that has this function, with the views of its forward.
@@ -329,16 +329,16 @@ class unit_executor {
   void prepare_step(frame_type const& at) {
     constexpr auto& now = Code::facts;
     if constexpr (now.has_prepare) {
-      using layer = invoker<typename Code::step>;
+      using layer = invoker<typename Code::node>;
       layer::prepare(operations_of<typename layer::operations_type>(now, direction::forward, at),
                      memory_.place_of_leaf(now, at));
     }
   }
 
-  template <class Step>
-  static constexpr bool is_step = !std::is_same_v<Step, no_step>;
+  template <class Node>
+  static constexpr bool is_node = !std::is_same_v<Node, no_node>;
   template <direction Way>
-  PLAIT_IN_LOOPS auto mark_of(step_facts const& now, frame_type const& at) {
+  PLAIT_IN_LOOPS auto mark_of(node_facts const& now, frame_type const& at) {
     return rank_.device().mark(names_of(Way, at)[std::size_t(now.leaf)].c_str());
   }
 
@@ -348,10 +348,10 @@ class unit_executor {
   template <class Code>
   static constexpr bool may_wait_for_gradient = [] {
     constexpr auto& now = Code::facts;
-    if constexpr (now.kind == step_kind::leaf && now.is_loss && now.gives_gradient)
-      return Code::step::work::info.has_forward_backward &&
-             Code::step::work::form.inner_count == 0 && device_type::parts.joins_loss &&
-             !is_step<typename Code::backward_epilogue>;
+    if constexpr (now.kind == program_node_kind::leaf && now.is_loss && now.gives_gradient)
+      return Code::node::work::info.has_forward_backward &&
+             Code::node::work::form.inner_count == 0 && device_type::parts.joins_loss &&
+             !is_node<typename Code::backward_epilogue>;
     else return false;
   }();
   /// Returns true if the backward computes the loss: in training, unless a watch looks at layers.
@@ -360,35 +360,35 @@ class unit_executor {
   }
 
   /// Runs the backward of a leaf: computes the gradients of its parameters, the gradient of its
-  /// input, or both in one call, as far as the step needs these gradients.
+  /// input, or both in one call, as far as the node needs these gradients.
   template <class Code>
   PLAIT_IN_LOOPS void backward_leaf(frame_type const& at) {
     constexpr auto& now = Code::facts;
     constexpr bool is_joint = !traits.splits_backward && now.is_trained && now.gives_gradient &&
-                              Code::step::work::info.joins_backward && !Code::is_postponed;
+                              Code::node::work::info.joins_backward && !Code::is_postponed;
     constexpr bool adds = now.is_trained && !is_joint && !Code::is_postponed;
     if constexpr (is_joint || adds || now.gives_gradient) {
-      using layer = invoker<typename Code::step>;
+      using layer = invoker<typename Code::node>;
       auto ops = operations_of<typename layer::operations_type>(now, direction::backward, at);
       auto const place = memory_.place_of_leaf(now, at);
       std::byte* const dy = output_gradient(now, at);
-      if constexpr (adds) add_gradients<typename Code::step>(ops, place, dy, at);
+      if constexpr (adds) add_gradients<typename Code::node>(ops, place, dy, at);
       if constexpr (now.gives_gradient) {
         [[maybe_unused]] auto const mark = mark_of<direction::backward>(now, at);
         gradient_place of{dy, memory_.gradient_data(now.in, at)};
         if constexpr (now.more_count > 0)
           for (int i = 0; i < now.more_count; ++i)
-            of.more[std::size_t(i)] = memory_.gradient_data(plan().steps[now.number].more[i], at);
+            of.more[std::size_t(i)] = memory_.gradient_data(plan().nodes[now.number].more[i], at);
         using epilogue = typename Code::backward_epilogue;
         using formed = typename epilogue::work;
         if constexpr (is_joint) begin_sums(ops, now.leaf, at);
-        if constexpr (std::is_same_v<formed, step_sum>) {
+        if constexpr (std::is_same_v<formed, node_sum>) {
           static_assert(is_joint);
           constexpr int number = epilogue::facts.number;
-          of.added = memory_.gradient_data(plan().steps[number].skip, at);
+          of.added = memory_.gradient_data(plan().nodes[number].skip, at);
           layer::template backward_input<formed, true>(
               ops, place, of, nullptr, memory_.gradient_data(epilogue::facts.in, at));
-        } else if constexpr (is_step<epilogue>) {
+        } else if constexpr (is_node<epilogue>) {
           constexpr auto& then = epilogue::facts;
           auto const of_epilogue = memory_.place_of_leaf(then, at);
           layer::template backward_input<formed, is_joint>(ops, place, of, &of_epilogue,
@@ -404,10 +404,10 @@ class unit_executor {
       }
     }
   }
-  template <class Step>
+  template <class Node>
   PLAIT_IN_LOOPS void add_gradients(auto& ops, leaf_place<setting> const& place, std::byte* dy,
                                     frame_type const& at) {
-    constexpr auto& now = Step::facts;
+    constexpr auto& now = Node::facts;
     if constexpr (traits.splits_backward)
       if (at.pass->part == backward_part::input) {
         if constexpr (!now.is_loss)
@@ -417,7 +417,7 @@ class unit_executor {
       }
     [[maybe_unused]] auto const mark = mark_of<direction::backward>(now, at);
     begin_sums(ops, now.leaf, at);
-    invoker<Step>::template backward_parameters<now.has_parameters>(ops, place, dy);
+    invoker<Node>::template backward_parameters<now.has_parameters>(ops, place, dy);
     if constexpr (now.has_scratch) values_.forget_scratch(now.leaf);
   }
 
@@ -433,62 +433,62 @@ class unit_executor {
   }
 
   static planned_waits forward_waits(int item, frame_type const& at) {
-    return {item, direction::forward, at.steps_again};
+    return {item, direction::forward, at.recompute_bit};
   }
 
-  /// Makes a step and its epilogue wait for the steps that they need.
-  template <direction Way, class Step, class Epilogue>
-  PLAIT_IN_LOOPS void begin_step(frame_type const& at) {
-    planned_waits const planned{Step::facts.item, Way, at.steps_again};
-    if constexpr (waits_of<Way, Step>.waits) synchronizer_.keep(planned, Step::facts.number);
+  /// Makes a node and its epilogue wait for the nodes that they need.
+  template <direction Way, class Node, class Epilogue>
+  PLAIT_IN_LOOPS void begin_node(frame_type const& at) {
+    planned_waits const planned{Node::facts.item, Way, at.recompute_bit};
+    if constexpr (waits_of<Way, Node>.waits) synchronizer_.keep(planned, Node::facts.number);
     if constexpr (waits_of<Way, Epilogue>.waits)
       synchronizer_.keep(planned, Epilogue::facts.number);
   }
-  template <direction Way, class Step, class Epilogue>
-  PLAIT_IN_LOOPS void end_step(frame_type const& at) {
-    planned_waits const planned{Step::facts.item, Way, at.steps_again};
+  template <direction Way, class Node, class Epilogue>
+  PLAIT_IN_LOOPS void end_node(frame_type const& at) {
+    planned_waits const planned{Node::facts.item, Way, at.recompute_bit};
     if constexpr (waits_of<Way, Epilogue>.is_awaited)
       synchronizer_.record(planned, Epilogue::facts.number);
-    if constexpr (waits_of<Way, Step>.is_awaited) synchronizer_.record(planned, Step::facts.number);
+    if constexpr (waits_of<Way, Node>.is_awaited) synchronizer_.record(planned, Node::facts.number);
   }
-  template <direction Way, class Step>
-  static constexpr step_waits waits_of = [] {
-    if constexpr (!is_step<Step>) return step_waits{};
-    else return Way == direction::forward ? Step::facts.forward : Step::facts.backward;
+  template <direction Way, class Node>
+  static constexpr node_waits waits_of = [] {
+    if constexpr (!is_node<Node>) return node_waits{};
+    else return Way == direction::forward ? Node::facts.forward : Node::facts.backward;
   }();
-  // Tested before the calls, because compilers would make a function for each step without waits.
-  template <direction Way, class... Steps>
-  static constexpr bool are_awaiting = (waits_of<Way, Steps>.waits || ...);
-  template <direction Way, class... Steps>
-  static constexpr bool are_awaited = (waits_of<Way, Steps>.is_awaited || ...);
+  // Tested before the calls, because compilers would make a function for each node without waits.
+  template <direction Way, class... Nodes>
+  static constexpr bool are_awaiting = (waits_of<Way, Nodes>.waits || ...);
+  template <direction Way, class... Nodes>
+  static constexpr bool are_awaited = (waits_of<Way, Nodes>.is_awaited || ...);
   [[nodiscard]] auto queue() { return rank_.device().on(stream::compute); }
 
   /// Returns the gradient of a leaf's output, or null for a loss.
-  [[nodiscard]] std::byte* output_gradient(step_facts const& now, frame_type const& at) const {
+  [[nodiscard]] std::byte* output_gradient(node_facts const& now, frame_type const& at) const {
     if (now.is_loss) return nullptr;
     if constexpr (traits.splits_backward)
       if (at.pass->part == backward_part::parameters) return stash_of(now.leaf, at);
     return memory_.gradient_data(now.out, at);
   }
-  [[nodiscard]] bool runs(int step, frame_type const& at) const {
-    return at.steps_again == 0 || (again_.steps[std::size_t(step)] & at.steps_again) != 0;
+  [[nodiscard]] bool runs(int node, frame_type const& at) const {
+    return at.recompute_bit == 0 || (recompute_.nodes[std::size_t(node)] & at.recompute_bit) != 0;
   }
   /// Returns the names of the leaves' bodies for profilers.
   [[nodiscard]] auto const& names_of(direction way, [[maybe_unused]] frame_type const& at) const {
-    if constexpr (traits.has_reruns)
-      if (at.steps_again != 0) return again_.names;
+    if constexpr (traits.has_recompute)
+      if (at.recompute_bit != 0) return recompute_.names;
     return way == direction::forward ? forward_names_ : backward_names_;
   }
-  [[gnu::cold]] void prepare_reruns() {
-    for (std::size_t i = 0; i < again_.names.size(); ++i)
-      again_.names[i] = concat({forward_names_[i], " again"});
-    std::copy(plan().reruns.begin(), plan().reruns.end(), again_.steps.begin());
+  [[gnu::cold]] void prepare_recompute() {
+    for (std::size_t i = 0; i < recompute_.names.size(); ++i)
+      recompute_.names[i] = concat({forward_names_[i], " again"});
+    std::copy(plan().recomputed.begin(), plan().recomputed.end(), recompute_.nodes.begin());
   }
-  [[gnu::cold]] void show(int step, frame_type const& at) {
+  [[gnu::cold]] void show(int node, frame_type const& at) {
     auto& watch = *at.pass->watch;
     auto const& context = at.pass->context;
-    if (watch.found || at.steps_again != 0) return;
-    auto const& now = plan().steps[step];
+    if (watch.found || at.recompute_bit != 0) return;
+    auto const& now = plan().nodes[node];
     auto const& leaf = plan().leaves[now.leaf];
     if (leaf.has_term()) watch.look(rank_.device(), context.loss.data, 1);
     if (!leaf.is_loss && !watch.found)
@@ -524,7 +524,7 @@ class unit_executor {
   /// Makes the argument `ops` of a leaf's body. With several tensor ranks it calls a function that
   /// is not inlined, which costs less compile time.
   template <class Operations>
-  PLAIT_IN_LOOPS Operations operations_of(step_facts const& now, direction way,
+  PLAIT_IN_LOOPS Operations operations_of(node_facts const& now, direction way,
                                           frame_type const& at) {
     if constexpr (setting::tensor_ranks > 1)
       return operations_of_leaf<Operations>(now.leaf, now.in.number, way, at);
@@ -541,12 +541,12 @@ class unit_executor {
     context.site = static_cast<std::uint32_t>(at.unit * leaves + leaf);
     if constexpr (traits.reads_buffers)
       context.reads_buffers = !context.training || plan().leaves[leaf].is_frozen;
-    if constexpr (traits.has_reruns) context.runs_again = at.steps_again != 0;
+    if constexpr (traits.has_recompute) context.recomputes = at.recompute_bit != 0;
     if constexpr (std::is_same_v<Operations, term_operations<Rank>>) {
       auto const& loss = at.pass->loss;
       context.loss = loss;
-      if constexpr (traits.has_reruns)
-        if (at.steps_again != 0) context.loss.data = nullptr;  // the first forward added it
+      if constexpr (traits.has_recompute)
+        if (at.recompute_bit != 0) context.loss.data = nullptr;  // the first forward added it
       if (loss.data != nullptr) {
         context.loss.data += plan().leaves[leaf].term;
         context.loss.scale += plan().leaves[leaf].term;
@@ -576,20 +576,20 @@ class unit_executor {
   Rank& rank_;
   memory_type memory_;
   synchronizer_type synchronizer_;
-  value_steps<Setting, Rank> values_{rank_, memory_};
+  value_nodes<Setting, Rank> values_{rank_, memory_};
   lean_vector<unit_place> places_{};  // a place for each unit of the model
   std::array<std::string, std::size_t(leaves)> forward_names_, backward_names_;
   int edge_ = 0;               // index of the edge buffer for the next gradient
   std::byte* made_ = nullptr;  // gradient that the last unit has computed
 
-  // The recomputed steps, and the names of their bodies for profilers.
-  struct reruns_of_steps {
-    std::array<unsigned char, program<leaves>::most_steps> steps{};
+  // The recomputed nodes, and the names of their bodies for profilers.
+  struct recomputed_names {
+    std::array<unsigned char, program<leaves>::most_nodes> nodes{};
     std::array<std::string, std::size_t(leaves)> names{};
   };
-  struct nothing_again {};
-  [[no_unique_address]] std::conditional_t<traits.has_reruns, reruns_of_steps, nothing_again>
-      again_{};
+  struct no_recompute {};
+  [[no_unique_address]] std::conditional_t<traits.has_recompute, recomputed_names, no_recompute>
+      recompute_{};
 };
 
 }  // namespace plait::execution

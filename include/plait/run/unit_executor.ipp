@@ -16,7 +16,7 @@ PLAIT_DECL void name_bodies(std::vector<std::string> names, std::span<std::strin
 
 PLAIT_DECL lean_vector<unit_place> places_of_units(
     static_view<item> items, lean_vector<chunk_arena> const& chunks,
-    recompute_table const& recomputes, std::array<std::size_t, again_kinds> const* activations,
+    recompute_table const& recomputes, std::array<std::size_t, granularities> const* activations,
     std::size_t const* gradients) {
   lean_vector<unit_place> places(std::size_t(count_units(items)));
   for (auto const& chunk : chunks) {

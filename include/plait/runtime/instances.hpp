@@ -14,7 +14,7 @@
 #include "plait/run/forward_watch.hpp"
 #include "plait/run/synchronizer.hpp"
 #include "plait/run/transfer_runner.hpp"
-#include "plait/train/checks/agreement.hpp"
+#include "plait/train/checks/consistency_check.hpp"
 #include "plait/train/checks/set_up_checks.hpp"
 #include "plait/train/export.hpp"
 #include "plait/train/options/optimizer.hpp"
@@ -37,9 +37,9 @@ using thread_rank = ext::rank_handle<ext::host_device, ext::thread_communicator>
 
 PLAIT_INSTANCE class transfer_runner<thread_rank>;
 PLAIT_INSTANCE class synchronizer<ext::host_device>;
-PLAIT_INSTANCE void agreement_room::sum<thread_rank>(agreement_room const&,
-                                                     std::vector<std::uint64_t>&);
-PLAIT_INSTANCE void compare_batches<host_memory>(agreement_room const&,
+PLAIT_INSTANCE void number_gather::sum<thread_rank>(number_gather const&,
+                                                    std::vector<std::uint64_t>&);
+PLAIT_INSTANCE void compare_batches<host_memory>(number_gather const&,
                                                  device_batch<host_memory> const&,
                                                  std::string const&);
 
@@ -54,9 +54,9 @@ PLAIT_INSTANCE class export_work<parameter_store<double_elements, thread_rank>, 
 PLAIT_INSTANCE class step_memory<ext::host_device, sgd, 1>;
 PLAIT_INSTANCE class step_memory<ext::host_device, adamw, 1>;
 PLAIT_INSTANCE void transfer_runner<thread_rank>::sum<double>(int, double*) const;
-PLAIT_INSTANCE void compare_trainers<sgd>(agreement_room const&, plan_numbers const&, std::uint64_t,
+PLAIT_INSTANCE void compare_trainers<sgd>(number_gather const&, plan_numbers const&, std::uint64_t,
                                           sgd const&, trainer_options const&, std::string const&);
-PLAIT_INSTANCE void compare_trainers<adamw>(agreement_room const&, plan_numbers const&,
+PLAIT_INSTANCE void compare_trainers<adamw>(number_gather const&, plan_numbers const&,
                                             std::uint64_t, adamw const&, trainer_options const&,
                                             std::string const&);
 PLAIT_INSTANCE void forward_watch::look<ext::host_device, float>(ext::host_device&, float const*,

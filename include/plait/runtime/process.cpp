@@ -19,7 +19,7 @@
 #include "plait/backend/process/second_thread.ipp"
 #include "plait/backend/process/shown_call.ipp"
 #include "plait/backend/process/signal_patience.ipp"
-#include "plait/backend/process/start_agreement.ipp"
+#include "plait/backend/process/start_check.ipp"
 #include "plait/backend/process/store_place.ipp"
 #include "plait/backend/process/terminate_sentence.ipp"
 #include "plait/backend/process/watchdog.ipp"

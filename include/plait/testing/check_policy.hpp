@@ -208,7 +208,8 @@ check_report check_policy(policy_options const& options = {}) {
   require_range("policy_options::clip", options.clip, number_ranges::finite_above_0);
   require_range("policy_options::tolerance", options.tolerance, number_ranges::finite_from_0);
   check_report report;
-  if constexpr (!planning::form_cuts_of<policy_along<Policy, mesh_of<Policy>.model_axis()>>().sequence)
+  if constexpr (!planning::form_cuts_of<policy_along<Policy, mesh_of<Policy>.model_axis()>>()
+                     .sequence)
     detail::check_policy_on<detail::checked_features, Policy>(report, options);
   detail::check_policy_on<detail::checked_tokens, Policy>(report, options);
   return report;

@@ -85,10 +85,11 @@ using tensor_sink = function_reference<void(std::string const& name, parameter_i
 /// Runs the program of an export, which brings one tensor after the other to the root rank. A
 /// tensor may be distributed in three ways: ranks own blocks of its bucket, tensor ranks have
 /// blocks of the tensor, and the tensor may be on another pipeline stage. So the program first
-/// gathers the bucket (the operation `bring` and a row of the list of transfers). It then gathers
-/// the tensor over the tensor ranks (`take`), sends it to the first stage (a row) and passes it to
-/// the sink (`read`). The buffers (rooms) hold one bucket and one tensor at a time: for a model of
-/// 10 GB whose greatest bucket and greatest tensor have 200 MB each, they need a few hundred MB.
+/// gathers the bucket (the operation `copy_block` and a row of the list of transfers). It then
+/// gathers the tensor over the tensor ranks (`take`), sends it to the first stage (a row) and
+/// passes it to the sink (`read`). The buffers (rooms) hold one bucket and one tensor at a time:
+/// for a model of 10 GB whose greatest bucket and greatest tensor have 200 MB each, they need a few
+/// hundred MB.
 ///
 /// `Store`: the rank's parameter_store; `T`: the type of elements of the arena and of the values
 /// for the sink.
@@ -129,7 +130,7 @@ class export_work {
   template <class Body>
   void with_bucket(int bucket, Body body) const;
   /// Copies this rank's block of a bucket to the buffer in which ranks gather the bucket.
-  [[gnu::cold]] void bring(int bucket);
+  [[gnu::cold]] void copy_block(int bucket);
   /// Calls body(values) with the address of this rank's block of a tensor, in an arena or in a
   /// gathered bucket.
   template <class Body>
@@ -196,14 +197,14 @@ void export_work<Store, Rank, T>::compute(program_operation const& now) {
     // Waits until no stream writes to the arenas, because a swap of parameters and averages may
     // still run.
     case operation_kind::send: return rank_.device().synchronize();
-    case operation_kind::bring: return bring(now.bucket);
+    case operation_kind::copy_block: return copy_block(now.bucket);
     case operation_kind::take: return take(now);
     case operation_kind::read: return read(now);
     case operation_kind::row:
     case operation_kind::scale:
     case operation_kind::clear:
     case operation_kind::forward:
-    case operation_kind::forward_again:
+    case operation_kind::recompute:
     case operation_kind::backward:
     case operation_kind::backward_input:
     case operation_kind::backward_parameters:
@@ -251,14 +252,15 @@ void export_work<Store, Rank, T>::with_bucket(int bucket, Body body) const {
 }
 
 template <class Store, class Rank, class T>
-void export_work<Store, Rank, T>::bring(int bucket) {
+void export_work<Store, Rank, T>::copy_block(int bucket) {
   auto const block = store_.exported_block(bucket, of_.of_gradients);
   auto const& whole = store_.layout().bucket_at(std::size_t(bucket));
   brought_[std::size_t(whole.region)] = whole.elements.offset;
   with_bucket(bucket, [&]<class From>(From const* held, From* room) {
     rank_.device()
         .on(stream::compute)
-        .copy_bytes(held + block.held.offset, room + block.behind, block.held.count * sizeof(From));
+        .copy_bytes(held + block.held.offset, room + block.in_bucket,
+                    block.held.count * sizeof(From));
   });
 }
 

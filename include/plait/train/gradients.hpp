@@ -63,7 +63,7 @@ void add_tied_gradients(Rank& rank, Sum* mine, static_view<parameter_entry> entr
     auto const& place = layout.entries[std::size_t(e)];
     if (!place.is_tied || place.region != here.region || !here.units.contains(place.unit)) continue;
     bool const counts_once = tie_transition(entry, entries[entry.owner]).moves == local_move::mask;
-    if (counts_once && !holds_the_one_copy(placements_of(entry, rules).summed, rank.place()))
+    if (counts_once && !holds_the_one_copy(placements_of(entry, rules).summed, rank.coordinates()))
       continue;
     int const unit =
         place.unit;  // gradients of tied uses are stored with the unit of the parameter

@@ -72,8 +72,8 @@ class step_work {
   void compute(program_operation const& now) const {
     switch (now.what) {
       case operation_kind::scale: return scale();
-      case operation_kind::bring: return passes_.rooms().bring(now);
-      case operation_kind::accumulate: return passes_.rooms().accumulate(now);
+      case operation_kind::copy_block: return passes_.staging().copy_block(now);
+      case operation_kind::accumulate: return passes_.staging().accumulate(now);
       case operation_kind::mask: return mask_loss();
       case operation_kind::add: return add(now);
       case operation_kind::square:
@@ -87,7 +87,7 @@ class step_work {
       case operation_kind::read: return;  // the host does this work; nothing is computed
       case operation_kind::row:
       case operation_kind::forward:  // a pass
-      case operation_kind::forward_again:
+      case operation_kind::recompute:
       case operation_kind::backward:
       case operation_kind::backward_input:
       case operation_kind::backward_parameters:
@@ -107,9 +107,10 @@ class step_work {
         case transfer_place::norm_partials:
           of_.hooks.before_last_transfer();
           return transfers.sum(now.row, of_.memory.norm_partials().data());
-        case transfer_place::parameters: return transfers.run(now, passes_.rooms().parameters(now));
+        case transfer_place::parameters:
+          return transfers.run(now, passes_.staging().parameters(now));
         case transfer_place::microbatch_gradients:
-          return transfers.run(now, passes_.rooms().gradients(now));
+          return transfers.run(now, passes_.staging().gradients(now));
         case transfer_place::gather_parameters:
           return transfers.run(now, of_.store.compute_parameters());
         case transfer_place::activation_edge:
@@ -121,9 +122,9 @@ class step_work {
           return transfers.run(now, of_.store.gradients());
         case transfer_place::ties:
         case transfer_place::gradients: return transfers.run(now, of_.store.gradients());
-        case transfer_place::agreement:
+        case transfer_place::consistency:
         case transfer_place::forward:  // within the layers of a pass
-        case transfer_place::forward_again:
+        case transfer_place::recompute:
         case transfer_place::backward:
         case transfer_place::measures:
         case transfer_place::output:
@@ -172,7 +173,7 @@ class step_work {
   /// the loss is summed over all ranks together with the votes, and without this mask two tensor
   /// ranks, for example, would count the loss twice.
   void mask_loss() const {
-    if (!holds_the_one_copy(plan::samples.on_stage(0), of_.rank.place()))
+    if (!holds_the_one_copy(plan::samples.on_stage(0), of_.rank.coordinates()))
       queue().fill(0.0, of_.sums.loss(), of_.sums.losses);
   }
 
@@ -186,7 +187,7 @@ class step_work {
     bool const is_in_room =
         plan::rules.sums_blocks() && whole.region == parameter_layout::over_batch;
     auto* const begin =
-        is_in_room ? passes_.rooms().gradients(now)
+        is_in_room ? passes_.staging().gradients(now)
                    : of_.store.gradients() + layout.gradients_at.base[std::size_t(now.bucket)];
     if (!now.begins) add_tied_gradients<job>(of_.rank, summands(), layout, now.bucket, begin);
     clear_padding(of_.rank, of_.store.local(), plan::entries.view(), whole, begin, is_in_room);

@@ -127,7 +127,7 @@ class trainer_on {
     of_.held.advance(now);
     of_.hooks.after_step();
     if (now.stop != 0)
-      of_.hooks.between_steps({now.stop, report, of_.room_to_agree(),
+      of_.hooks.between_steps({now.stop, report, of_.gather_numbers(),
                                [&](int signal) { of_.hooks.at_end(signal, report); }});
     return report;
   }
@@ -155,7 +155,7 @@ class trainer_on {
   /// Moves: one sum over all ranks.
   void after_steps() {
     auto const mine = of_.calls();
-    of_.side_work.end_if_failed(of_.room_to_agree(), of_.report_before());
+    of_.side_work.end_if_failed(of_.gather_numbers(), of_.report_before());
   }
 
   /// Computes the gradients of a global batch, by forward, backward and reduction, without an
@@ -251,7 +251,7 @@ class trainer_on {
   /// imported values. The number of the step does not change. All ranks call this function. A later
   /// generation of an elastic job keeps its trained parameters and imports nothing.
   ///
-  /// Moves:  a digest of each parameter, to all ranks.
+  /// Moves:  a hash of each parameter, to all ranks.
   /// Errors: input_error that names the first parameter with a value that is not finite; on all
   ///         ranks, input_error if the values of the source differ between ranks.
   template <class Source>

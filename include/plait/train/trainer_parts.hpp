@@ -94,7 +94,7 @@ class trainer_parts {
               chosen.average > 0),
         averaged(on, facts_of_plan<plan>, store, held.arenas, chosen.average),
         memory(on.device(), lay_out_numbers<plan>(on.stage(), on.grid()),
-               squares_ranges<plan>(store.local(), store.owned(), on.place()),
+               squares_ranges<plan>(store.local(), store.owned(), on.coordinates()),
                plan::norm_partial_count()),
         sums(memory.numbers(), memory.of_slices()),
         slices(on, ir_of<plan>, store.layout(), store.slices(), store.gradients()),
@@ -115,7 +115,7 @@ class trainer_parts {
   ///
   /// Moves:  transfers of the plan's list for the set-up, in this order: in an elastic job, the
   ///         list of ranks that an earlier generation has compared; with several ranks, the numbers
-  ///         of the trainer, the factors of the parameters if their digests differ, and the kind of
+  ///         of the trainer, the factors of the parameters if their hashes differ, and the kind of
   ///         the device if the plan is reproducible; in an elastic job, the step of each rank, and
   ///         then the state for ranks that lack it (transfer_state). Start values are not
   ///         transferred.
@@ -124,12 +124,12 @@ class trainer_parts {
     auto const mine = calls();
     if (!generation_.take_over(store, options.average > 0, name())) start();
     lay_out_updates();
-    generation_.introduce(room_to_agree());
+    generation_.introduce(gather_numbers());
     if (rank.world_size() > 1)
-      compare_trainers(room_to_agree(), numbers_to_compare<plan>(rank.grid()), number_, rule,
+      compare_trainers(gather_numbers(), numbers_to_compare<plan>(rank.grid()), number_, rule,
                        options, rank.device().kind());
     generation_.meet(
-        room_to_agree(), {.optimizer_states = Optimizer::states, .averages = options.average > 0},
+        gather_numbers(), {.optimizer_states = Optimizer::states, .averages = options.average > 0},
         name(), [this](numbers const& last) { catch_up(last); }, [this] { start(); });
     if constexpr (plan::is_elastic)
       lay_out_updates();  // the ages of this rank may have come from other ranks
@@ -193,7 +193,7 @@ class trainer_parts {
   }
 
   /// Returns an object through which ranks exchange small lists of numbers, to compare them.
-  [[nodiscard]] [[gnu::cold]] agreement_room room_to_agree() const {
+  [[nodiscard]] [[gnu::cold]] number_gather gather_numbers() const {
     return {rank, facts_of_plan<plan>, memory.agreed()};
   }
 
@@ -258,15 +258,15 @@ class trainer_parts {
     need.workspace = detail::workspace_of(rank.device());
     return need;
   }
-  /// Calls load(), which imports parameters on this rank and returns their digests. The ranks then
-  /// compare the digests, and reset the optimizer's states and the averages of the imported
+  /// Calls load(), which imports parameters on this rank and returns their hashes. The ranks then
+  /// compare the hashes, and reset the optimizer's states and the averages of the imported
   /// parameters.
   template <class Load>
   [[gnu::cold]] void take_parameters(Load load, imported_values::extent extent) {
     averaged.require_parameters("import_parameters");
     if (generation_.is_held()) return;
     auto const mine = calls();
-    start_anew(compare_imported<plan>(room_to_agree(), name(), load(), extent));
+    start_anew(compare_imported<plan>(gather_numbers(), name(), load(), extent));
   }
   /// Sets the ages of the optimizer's states. `age_of(parameter)` returns the number of updates
   /// that the states of a parameter of the model have had; it returns the same on all ranks.
@@ -290,7 +290,7 @@ class trainer_parts {
     work.run(passes.program(trainer_program::only_forward));
     rank.device().synchronize();  // the host reads the findings
     throw not_finite_error(
-        not_finite_text(room_to_agree(), leaf_names(plan::tree), report, last_report(), watch));
+        not_finite_text(gather_numbers(), leaf_names(plan::tree), report, last_report(), watch));
   }
 
   /// Returns the address to which the passes add the loss, and the scales of the loss's terms.
@@ -330,7 +330,7 @@ class trainer_parts {
     require_in_place(batch, [&] { return name(); });
     require_purpose(batch, trains, [&] { return name(); });
     if (compared_.is_new(batch) && rank.world_size() > 1)
-      compare_batches(room_to_agree(), batch, measures_);
+      compare_batches(gather_numbers(), batch, measures_);
     check_tokens<least_vocabulary(plan::tree)>(batch, [&] { return name_on_rank(); });
   }
   [[nodiscard]] layer_context context_for(batch_type const& batch, bool training) const {

@@ -14,8 +14,8 @@
 #include "plait/core/lean_vector.hpp"
 #include "plait/mesh/blocks.hpp"
 #include "plait/plan/sharding/parameter_blocks.hpp"
-#include "plait/train/checks/agreement.hpp"
-#include "plait/train/checks/newcomers.hpp"
+#include "plait/train/checks/consistency_check.hpp"
+#include "plait/train/checks/require_same.hpp"
 #include "plait/train/options/optimizer.hpp"
 #include "plait/train/state/imported_values.hpp"
 #include "plait/train/state/saved_state.hpp"
@@ -74,8 +74,13 @@ class trainer_state final : public saved_state {
     auto* const now = of_.rank.generation();
     return now == nullptr ? job_generation{} : job_generation{now->job_id(), now->number()};
   }
-  void refuse_newcomers(function_reference<std::string(int, int)> wrong) const override {
-    plait::execution::refuse_newcomers(of_.rank.generation(), wrong);
+  void refuse_joining_ranks(function_reference<std::string(int, int)> wrong) const override {
+    plait::execution::refuse_joining_ranks(of_.rank.generation(), wrong);
+  }
+  void require_same(std::string const& subject,
+                    function_reference<rank_difference(int, int)> differ) const override {
+    plait::execution::require_same(of_.rank.generation(), std::size_t(world_size()), subject,
+                                   differ);
   }
   [[nodiscard]] std::size_t element_bytes() const override { return sizeof(element); }
   [[nodiscard]] std::vector<std::pair<std::string, std::string>> settings() const override {
@@ -93,9 +98,9 @@ class trainer_state final : public saved_state {
 
   [[nodiscard]] [[gnu::cold]] std::vector<std::vector<std::uint64_t>> of_all_ranks(
       std::vector<std::uint64_t> numbers) const override {
-    static_assert(most_numbers == planning::agreed_fields);
+    static_assert(most_numbers == planning::compared_fields);
     auto const calls = of_.messages();
-    auto const all = of_.room_to_agree().of_all(numbers);
+    auto const all = of_.gather_numbers().of_all(numbers);
     std::vector<std::vector<std::uint64_t>> out;
     for (std::size_t of = 0; of < all.size(); ++of)
       out.emplace_back(all[of], all[of] + numbers.size());
@@ -188,7 +193,7 @@ class trainer_state final : public saved_state {
     // parameter.
     constexpr auto cut = shard<dim::features>;
     auto const saved = saved_placements(cut);
-    auto const& place = of_.rank.place();
+    auto const& place = of_.rank.coordinates();
     if (holds_the_one_copy(saved, place))
       for (auto const& block : saved_blocks(saved.axes_with(shard<dim::elements>)))
         add(block.elements);
@@ -205,7 +210,7 @@ class trainer_state final : public saved_state {
     if (plan::cuts_arenas) return of_.store.owned();
     auto const& [first, second] = of_.store.layout().regions;
     return blocks_of_buckets({{0, {}, first}, {1, {}, second}}, cut, of_.rank.grid(),
-                             of_.rank.place());
+                             of_.rank.coordinates());
   }
   /// Returns the placements of a parameter under a rule such as plan::rules.owned. `form`: the
   /// placement that the layer's form gives to the parameter.
@@ -219,7 +224,7 @@ class trainer_state final : public saved_state {
     return plan::rules.cut_axes().empty() ? owned.with(batch_axes, shard<dim::elements>) : owned;
   }
   [[nodiscard]] bool is_saved_here(planning::parameter_entry const& entry) const {
-    return holds_the_one_copy(saved_placements(entry.stored), of_.rank.place());
+    return holds_the_one_copy(saved_placements(entry.stored), of_.rank.coordinates());
   }
 
   [[nodiscard]] element* data_of(std::size_t kind, owned_block const& block) const {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "plait/core/concat.hpp"
-#include "plait/core/digest.hpp"
+#include "plait/core/hash.hpp"
 #include "plait/core/header_only.hpp"
 #include "plait/plan/sharding/parameter_blocks.hpp"
 #include "plait/train/checks/set_up_checks.hpp"
@@ -26,7 +26,7 @@ using training_settings = std::vector<std::pair<std::string, std::string>>;
 
 /// Returns a text of 16 digits that changes if any byte of `text` changes.
 [[nodiscard]] [[gnu::cold]] inline std::string fingerprint_of(std::string_view text) {
-  return digest().add(text).text();
+  return hash().add(text).text();
 }
 
 /// Returns a text with the name and the shape of each parameter of the model. The text marks frozen

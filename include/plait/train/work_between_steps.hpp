@@ -15,7 +15,7 @@
 #include "plait/backend/process/process_engine.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/header_only.hpp"
-#include "plait/train/checks/agreement.hpp"
+#include "plait/train/checks/consistency_check.hpp"
 #include "plait/train/hooks/step_hook.hpp"
 #include "plait/train/options/stop_on_signals.hpp"
 #include "plait/train/options/trainer_options.hpp"
@@ -69,7 +69,7 @@ class work_between_steps : public step_hook {
 
   [[nodiscard]] double votes() const { return failure_ == nullptr ? 0 : summand; }
   void between_steps(counted_votes& votes) const {
-    if (votes.sum >= summand) end_if_failed(votes.room, votes.report);
+    if (votes.sum >= summand) end_if_failed(votes.gather, votes.report);
   }
   /// Calls the hook of on_stop(), then throws the exception that run() has kept, if there is one.
   [[gnu::cold]] void at_end(int signal, step_report const& last) const;
@@ -79,10 +79,10 @@ class work_between_steps : public step_hook {
   /// same.
   ///
   /// Moves: one all_reduce of the set-up.
-  [[gnu::cold]] void end_if_failed(agreement_room const& room, step_report const& last) const;
+  [[gnu::cold]] void end_if_failed(number_gather const& gather, step_report const& last) const;
 
  private:
-  [[nodiscard]] [[gnu::cold]] std::optional<work_failed> of_all(agreement_room const& room,
+  [[nodiscard]] [[gnu::cold]] std::optional<work_failed> of_all(number_gather const& gather,
                                                                 std::int64_t step) const;
   struct sentence {
     std::string text{};

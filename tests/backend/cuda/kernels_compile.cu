@@ -18,7 +18,7 @@
 #include "plait/backend/cuda/kernels/product.hpp"
 #include "plait/backend/cuda/kernels/rms_norm.hpp"
 #include "plait/backend/cuda/kernels/rowwise.hpp"
-#include "plait/backend/cuda/kernels/set_norm.hpp"
+#include "plait/backend/cuda/kernels/image_norm.hpp"
 #include "plait/backend/cuda/kernels/windows.hpp"
 #include "plait/nn/rotary.hpp"
 #include "plait/tensor/functions.hpp"

@@ -5,9 +5,9 @@
 #include <cmath>
 #include <limits>
 
-#include "plait/backend/cuda/kernels/set_norm.hpp"
+#include "plait/backend/cuda/kernels/image_norm.hpp"
 #include "plait/backend/cuda/kernels/windows.hpp"
-#include "plait/backend/host/maths/set_norm.hpp"
+#include "plait/backend/host/maths/image_norm.hpp"
 #include "plait/backend/host/maths/windows.hpp"
 
 using namespace kernel_testing;

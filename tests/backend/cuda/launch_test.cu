@@ -199,7 +199,7 @@ template <class Policy>
 struct PlansOnOneGpu : testing::Test {};
 using plans_on_one_gpu =
     testing::Types<plait::hybrid<plait::data_parallel<2, plait::zero<1>>,
-                                 plait::recompute<plait::again::all>>,
+                                 plait::recompute<plait::granularity::all>>,
                    plait::data_parallel<2, plait::zero<2>, plait::buckets<1>>,
                    plait::data_parallel<2, plait::zero<3>, plait::buckets<1>>,
                    small_gpt::tp2_sharded, plait::pipeline<3, plait::interleaved<2>>>;

@@ -70,7 +70,7 @@ TEST(CudaTrainingInBfloat16, LossWithItsGradientIsTheOneBeforeIt) {
 // without its product, it is not an epilogue in the first forward either, and sees rounded sums.
 TEST(CudaTrainingInBfloat16, RecomputesTheSameBits) {
   using usual = job<tied_gpt, any_data, in_bfloat16>;
-  using all = plait::hybrid<any_data, plait::recompute<plait::again::all>>;
+  using all = plait::hybrid<any_data, plait::recompute<plait::granularity::all>>;
   EXPECT_EQ((losses_of<job<tied_gpt, all, in_bfloat16>>(plait::cuda{.options = {.graphs = true}})),
             losses_of<usual>(one_gpu(1)));
   using cheap = plait::hybrid<any_data, plait::recompute<>>;

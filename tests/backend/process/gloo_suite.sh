@@ -89,7 +89,7 @@ for case in "kill_inside|137|the connection to rank 1 on host .* is lost" "leave
   failures=$((failures + 1))
 done
 # Each rank prints an error that all ranks detect.
-for case in "import 'second.bias': digest" "measure in the measures: '.*<1>' on rank 0, '.*<2>' on rank 1"; do
+for case in "import 'second.bias': hash" "measure in the measures: '.*<1>' on rank 0, '.*<2>' on rank 1"; do
   for rank in 0 1; do
     RANK="$rank" LOCAL_RANK="$rank" WORLD_SIZE=2 timeout 60 "$trained" gloo dp2 ranked "${case%% *}" \
       >"$rank.out" 2>"$rank.err" &

@@ -80,7 +80,7 @@ wrong_steps() {
   job 2 "$trained" mpi dp2 ranked call
   says 2 "^trained: rank 0 called all_reduce of 8 bytes on group .0,1. .float64, sum. for trainer 1, but rank 1 called"
   job 2 "$trained" mpi dp2 ranked import
-  says 2 "^trained: trainer 1: import_parameters: the ranks differ in the values of .second.bias.: digest .* on rank 0, digest"
+  says 2 "^trained: trainer 1: import_parameters: the ranks differ in the values of .second.bias.: hash .* on rank 0, hash"
   job 2 "$trained" mpi dp2 ranked measure
   says 2 "^trained: batches 2: the ranks differ in the measures: .*top<1>. on rank 0, .*top<2>. on rank 1"
   job 2 "$trained" mpi dp2 ranked evaluate

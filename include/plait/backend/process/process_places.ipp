@@ -15,8 +15,7 @@ namespace plait::detail {
 
 PLAIT_DECL process_places::process_places(mesh const& grid, host_map const& hosts, int process,
                                           axis_set local, bool keep_numbers)
-    : processes_(
-          processes_by_rank(grid, hosts, keep_numbers ? axis_set{} : local | model_axes)),
+    : processes_(processes_by_rank(grid, hosts, keep_numbers ? axis_set{} : local | model_axes)),
       hosts_(hosts.renumbered(processes_)),
       rank_(static_cast<int>(std::ranges::find(processes_, process) - processes_.begin())) {}
 

@@ -10,7 +10,7 @@
 
 #include "plait/backend/process/lone_process.hpp"
 #include "plait/backend/process/process_messages.hpp"
-#include "plait/backend/process/start_agreement.hpp"
+#include "plait/backend/process/start_check.hpp"
 #include "plait/core/concat.hpp"
 #include "plait/core/number_range.hpp"
 #include "plait/mesh/stream.hpp"

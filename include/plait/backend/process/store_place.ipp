@@ -17,8 +17,8 @@
 
 #include "plait/backend/process/process_mark.hpp"
 #include "plait/core/concat.hpp"
-#include "plait/core/digest.hpp"
 #include "plait/core/error.hpp"
+#include "plait/core/hash.hpp"
 
 namespace plait::detail {
 
@@ -65,7 +65,7 @@ PLAIT_DECL std::optional<std::filesystem::path> place_of_one_machine(process_ran
   auto const start = process_mark::start_of(launcher);
   auto const mine = process_mark::here();
   if (start.empty() || mine.boot == "?" || mine.pids == "?") return std::nullopt;
-  digest of_job;
+  hash of_job;
   for (auto const& text : {launcher, start, mine.boot, mine.pids, here.job})
     of_job.add(text).add("\xff");
   auto const digits = of_job.text();

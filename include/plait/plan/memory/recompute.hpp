@@ -8,7 +8,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "plait/core/again.hpp"
+#include "plait/core/granularity.hpp"
 #include "plait/core/static_vector.hpp"
 #include "plait/placement/transition.hpp"
 #include "plait/plan/memory/storage.hpp"
@@ -19,44 +19,45 @@
 
 namespace plait::planning {
 
-/// The number of enumerators of `again`. A value or slot of level `made_never` is never recomputed.
-inline constexpr int again_kinds = 4, made_never = again_kinds;
+/// The number of enumerators of `granularity`. A value or slot of level `made_never` is never
+/// recomputed.
+inline constexpr int granularities = 4, made_never = granularities;
 
-/// A level: the least kind of `again` under which a unit recomputes a value or slot instead of
-/// keeping it. 0: under all kinds; `made_never`: under none.
+/// A level: the least kind of `granularity` under which a unit recomputes a value or slot instead
+/// of keeping it. 0: under all kinds; `made_never`: under none.
 using made_from = signed char;
 
-/// The recompute decisions of a program, for each kind of `again` that a unit may have. No list
-/// names the nodes to recompute. Instead `rerun_finder` starts at the values and slots that the
-/// backward reads and walks back through the nodes to values that are kept. Kinds are nested
-/// (nothing < cheap < moves < all), so a level per value is enough: a value that is recomputed
-/// under `cheap` is recomputed, or not needed, under `all`. Example: under `cheap` in linear, gelu,
-/// linear the output of gelu is recomputed from the output of the first linear layer, which is
-/// kept.
+/// The recompute decisions of a program, for each kind of `granularity` that a unit may have. No
+/// list names the nodes to recompute. Instead `recompute_finder` starts at the values and slots
+/// that the backward reads and walks back through the nodes to values that are kept. Kinds are
+/// nested (nothing < cheap < moves < all), so a level per value is enough: a value that is
+/// recomputed under `cheap` is recomputed, or not needed, under `all`. Example: under `cheap` in
+/// linear, gelu, linear the output of gelu is recomputed from the output of the first linear layer,
+/// which is kept.
 template <int Leaves>
-struct rerun_plan {
+struct recompute_plan {
   static constexpr auto values = std::size_t(program<Leaves>::most_values);
-  static constexpr auto steps = std::size_t(program<Leaves>::most_steps);
+  static constexpr auto nodes = std::size_t(program<Leaves>::most_nodes);
 
   std::array<made_from, values> value{};  ///< levels of the values that a backward needs
   /// Levels of the slots that are not always kept.
   std::array<made_from, std::size_t(Leaves)> slots{};
   std::array<bool, values> stays{};  ///< true if the value is kept as an operand of a recompute
   std::array<bool, values> apart{};  ///< true if nothing may overwrite the value
-  /// For each node, a bit for each `again` under which it runs again.
-  std::array<unsigned char, steps> step{};
+  /// For each node, a bit for each `granularity` under which it runs again.
+  std::array<unsigned char, nodes> node{};
 };
 
-/// Returns the bit of the kind of `again` with number `what`.
+/// Returns the bit of the kind of `granularity` with number `what`.
 constexpr unsigned char bit_of(int what) { return static_cast<unsigned char>(1U << what); }
 
 /// Finds the nodes that run again for the backward. `kinds`: the bits of the kinds of recompute
 /// that units of the model have.
 template <int Leaves>
-class rerun_finder {
+class recompute_finder {
  public:
-  constexpr rerun_finder(program<Leaves> const& code, auto const& leaves,
-                         auto const& needs_gradient, unsigned kinds)
+  constexpr recompute_finder(program<Leaves> const& code, auto const& leaves,
+                             auto const& needs_gradient, unsigned kinds)
       : code_(code) {
     out.value.fill(1);  // values that no backward reads are dropped under every recompute
     out.slots.fill(made_never);
@@ -65,12 +66,12 @@ class rerun_finder {
         keep_all(piece);
         continue;
       }
-      for (int what = 0; what < again_kinds; ++what)
+      for (int what = 0; what < granularities; ++what)
         if ((kinds >> what & 1) != 0) find(piece, leaves, needs_gradient, what);
     }
   }
 
-  rerun_plan<Leaves> out{};
+  recompute_plan<Leaves> out{};
 
  private:
   static constexpr std::size_t at(int i) { return std::size_t(i); }
@@ -83,21 +84,22 @@ class rerun_finder {
   /// Keeps all values of an item with a loss: a loss adds to its sum each time that it runs, so it
   /// must not run again.
   constexpr void keep_all(item const& piece) {
-    for (int s = piece.first_step; s < piece.end_step; ++s) {
-      out.value[at(code_.steps[s].in)] = made_never;
-      out.value[at(code_.steps[s].out)] = made_never;
-      for (int const more : code_.steps[s].more) out.value[at(more)] = made_never;
+    for (int s = piece.first_node; s < piece.end_node; ++s) {
+      out.value[at(code_.nodes[s].in)] = made_never;
+      out.value[at(code_.nodes[s].out)] = made_never;
+      for (int const more : code_.nodes[s].more) out.value[at(more)] = made_never;
     }
   }
 
   /// Returns true if a node only renames its operand, or selects this rank's block of it.
-  constexpr bool passes_on(step const& now) const {
-    if (now.kind == step_kind::branch || now.kind == step_kind::fan_out) return true;
-    return is_renamed(now) || (now.kind == step_kind::move &&
+  constexpr bool passes_on(program_node const& now) const {
+    if (now.kind == program_node_kind::branch || now.kind == program_node_kind::fan_out)
+      return true;
+    return is_renamed(now) || (now.kind == program_node_kind::move &&
                                slices_rows(row_of_move(code_.values, now, direction::forward)));
   }
-  constexpr bool is_renamed(step const& now) const {
-    return now.kind == step_kind::move &&
+  constexpr bool is_renamed(program_node const& now) const {
+    return now.kind == program_node_kind::move &&
            row_of_move(code_.values, now, direction::forward).moves == local_move::none;
   }
   static constexpr bool is_cheap(auto const& leaf) {
@@ -105,15 +107,15 @@ class rerun_finder {
       if (leaf.parameters[i].rank > 1) return false;
     return leaf.units == 0;
   }
-  constexpr bool gathers(step const& now) const {
-    return now.kind == step_kind::move &&
+  constexpr bool gathers(program_node const& now) const {
+    return now.kind == program_node_kind::move &&
            row_of_move(code_.values, now, direction::forward).moves == collective::all_gather;
   }
   template <class Action>
-  static constexpr void for_each_input(step const& now, Action action) {
+  static constexpr void for_each_input(program_node const& now, Action action) {
     action(now.in);
     for (int const more : now.more) action(more);
-    if (now.kind == step_kind::add) action(now.skip);
+    if (now.kind == program_node_kind::add) action(now.skip);
   }
 
   /// Finds the nodes of an item that run again under kind `what`. It notes the values that the
@@ -124,13 +126,13 @@ class rerun_finder {
   /// recomputed is kept.
   constexpr void find(item const& piece, auto const& leaves, auto const& needs_gradient, int what) {
     std::array<bool, program<Leaves>::most_values> read{}, there{}, needed{};
-    std::array<bool, program<Leaves>::most_steps> can{};
-    auto const has_backward = [&](step const& now) {
-      return now.kind == step_kind::leaf &&
+    std::array<bool, program<Leaves>::most_nodes> can{};
+    auto const has_backward = [&](program_node const& now) {
+      return now.kind == program_node_kind::leaf &&
              (needs_gradient[at(now.in)] || leaves[now.leaf].is_trained());
     };
-    for (int s = piece.first_step; s < piece.end_step; ++s) {
-      auto const& now = code_.steps[s];
+    for (int s = piece.first_node; s < piece.end_node; ++s) {
+      auto const& now = code_.nodes[s];
       if (!has_backward(now)) continue;
       if (leaves[now.leaf].saved.keeps_input) {
         read[at(now.in)] = true;
@@ -140,17 +142,18 @@ class rerun_finder {
     }
     // Find the nodes that can run again without keeping more than before.
     there[at(piece.in)] = true;
-    for (int s = piece.first_step; s < piece.end_step; ++s) {
-      auto const& now = code_.steps[s];
+    for (int s = piece.first_node; s < piece.end_node; ++s) {
+      auto const& now = code_.nodes[s];
       bool all_there = true;
       for_each_input(now, [&](int value) { all_there = all_there && there[at(value)]; });
-      int const own = now.made_again >= 0 ? now.made_again : what;
-      bool const is_cheap_leaf = now.kind == step_kind::leaf && is_cheap(leaves[now.leaf]);
-      can[at(s)] = own == int(again::all) || (gathers(now) && own == int(again::moves)) ||
-                   (all_there && (passes_on(now) || (is_cheap_leaf && own >= int(again::cheap))));
+      int const own = now.granularity_number >= 0 ? now.granularity_number : what;
+      bool const is_cheap_leaf = now.kind == program_node_kind::leaf && is_cheap(leaves[now.leaf]);
+      can[at(s)] =
+          own == int(granularity::all) || (gathers(now) && own == int(granularity::moves)) ||
+          (all_there && (passes_on(now) || (is_cheap_leaf && own >= int(granularity::cheap))));
       auto const make = [&](int value) { there[at(value)] = can[at(s)] || read[at(value)]; };
       make(now.out);
-      if (now.kind == step_kind::fan_out) make(now.skip);
+      if (now.kind == program_node_kind::fan_out) make(now.skip);
     }
     for (int v = piece.in;
          v < code_.values.size() && code_.values[v].item == code_.values[piece.in].item; ++v)
@@ -158,9 +161,9 @@ class rerun_finder {
     // The item's output is kept, and so is a value that a node only renames to be the output.
     needed[at(piece.out)] = false;
     int output = piece.out;
-    for (int s = piece.end_step - 1; s >= piece.first_step; --s) {
-      auto const& now = code_.steps[s];
-      int const own = now.made_again >= 0 ? now.made_again : what;
+    for (int s = piece.end_node - 1; s >= piece.first_node; --s) {
+      auto const& now = code_.nodes[s];
+      int const own = now.granularity_number >= 0 ? now.granularity_number : what;
       if (now.out == output && is_renamed(now)) {
         output = now.in;
         if (needed[at(output)]) out.value[at(output)] = made_never;
@@ -168,9 +171,10 @@ class rerun_finder {
         continue;
       }
       bool is_needed = needed[at(now.out)];
-      if (now.kind == step_kind::fan_out) is_needed = is_needed || needed[at(now.skip)];
+      if (now.kind == program_node_kind::fan_out) is_needed = is_needed || needed[at(now.skip)];
       bool const has_slots = has_backward(now) && has_passing_slots(leaves[now.leaf]);
-      bool const for_slots = has_wide_slots(now, leaves) && has_slots && own == int(again::all);
+      bool const for_slots =
+          has_wide_slots(now, leaves) && has_slots && own == int(granularity::all);
       bool const runs = (is_needed && can[at(s)]) || for_slots;
       if (has_slots) settle(out.slots[at(now.leaf)], runs, what);
       auto const settle_value = [&](int made) {
@@ -179,9 +183,9 @@ class rerun_finder {
         if (!runs) out.stays[at(made)] = true;
       };
       settle_value(now.out);
-      if (now.kind == step_kind::fan_out) settle_value(now.skip);
+      if (now.kind == program_node_kind::fan_out) settle_value(now.skip);
       if (!runs) continue;
-      out.step[at(s)] = static_cast<unsigned char>(out.step[at(s)] | bit_of(what));
+      out.node[at(s)] = static_cast<unsigned char>(out.node[at(s)] | bit_of(what));
       if (!is_needed) out.apart[at(now.out)] = true;
       for_each_input(now, [&](int value) {
         if (value != piece.in) needed[at(value)] = true;
@@ -190,7 +194,7 @@ class rerun_finder {
   }
   /// Returns true if the slots that a leaf saves are at least as wide as its output. Only then may
   /// the leaf run again for its slots alone; smaller slots, such as a few sums per row, are kept.
-  constexpr bool has_wide_slots(step const& now, auto const& leaves) const {
+  constexpr bool has_wide_slots(program_node const& now, auto const& leaves) const {
     std::size_t columns = 0;
     for (int k = 0; now.leaf >= 0 && k < leaves[now.leaf].saved.own.size(); ++k)
       if (auto const& own = leaves[now.leaf].saved.own[k]; !own.is_always_kept)
@@ -222,7 +226,8 @@ struct record_levels {
   /// The level of each kept buffer, indexed by the number of its root value.
   std::array<made_from, std::size_t(program<Leaves>::most_values)> root{};
   std::array<made_from, std::size_t(Leaves)> slots{};
-  /// For each item, a bit for each kind of `again` under which its units use the working record
+  /// For each item, a bit for each kind of `granularity` under which its units use the working
+  /// record
   /// (`works`), have nodes that run again (`runs`), and overwrite their output when these nodes run
   /// (`overwrites`).
   std::array<unsigned char, std::size_t(2 * Leaves + 1)> works{}, runs{}, overwrites{};
@@ -232,9 +237,9 @@ struct record_levels {
 template <int Leaves>
 constexpr bool is_another_name(program<Leaves> const& code,
                                storage_plan<program<Leaves>::most_values> const& storage,
-                               step const& now) {
-  if (now.kind == step_kind::leaf || now.kind == step_kind::add) return false;
-  if (now.kind == step_kind::move &&
+                               program_node const& now) {
+  if (now.kind == program_node_kind::leaf || now.kind == program_node_kind::add) return false;
+  if (now.kind == program_node_kind::move &&
       communicates(row_of_move(code.values, now, direction::forward).moves))
     return false;
   return storage.values[std::size_t(now.in)].root == storage.values[std::size_t(now.out)].root;
@@ -243,12 +248,13 @@ constexpr bool is_another_name(program<Leaves> const& code,
 template <int Leaves>
 constexpr record_levels<Leaves> level_records(
     program<Leaves> const& code, auto const& leaves,
-    storage_plan<program<Leaves>::most_values> const& storage, rerun_plan<Leaves> const& reruns) {
+    storage_plan<program<Leaves>::most_values> const& storage,
+    recompute_plan<Leaves> const& recomputed) {
   record_levels<Leaves> out;
-  out.slots = reruns.slots;
+  out.slots = recomputed.slots;
   for (int v = 0; v < code.values.size(); ++v) {
     auto& level = out.root[std::size_t(storage.values[std::size_t(v)].root)];
-    level = std::max(level, reruns.value[std::size_t(v)]);
+    level = std::max(level, recomputed.value[std::size_t(v)]);
   }
   for (int i = 0; i < code.items.size(); ++i) {
     auto const& piece = code.items[i];
@@ -256,7 +262,7 @@ constexpr record_levels<Leaves> level_records(
       bits[std::size_t(i)] = static_cast<unsigned char>(bits[std::size_t(i)] | more);
     };
     auto const from = [&](made_from level) {
-      for (int what = level; what < again_kinds; ++what) add(out.works, bit_of(what));
+      for (int what = level; what < granularities; ++what) add(out.works, bit_of(what));
     };
     for (int v = piece.in; v < code.values.size() && code.values[v].item == i; ++v)
       if (auto const& at = storage.values[std::size_t(v)];
@@ -264,10 +270,10 @@ constexpr record_levels<Leaves> level_records(
         from(out.root[std::size_t(v)]);
     for (int leaf = piece.first_leaf; leaf < piece.end_leaf; ++leaf)
       if (leaves[leaf].saved.own.size() > 0) from(out.slots[std::size_t(leaf)]);
-    for (int s = piece.first_step; s < piece.end_step; ++s) {
-      auto const& now = code.steps[s];
+    for (int s = piece.first_node; s < piece.end_node; ++s) {
+      auto const& now = code.nodes[s];
       if (is_another_name(code, storage, now)) continue;
-      auto const bits = reruns.step[std::size_t(s)];
+      auto const bits = recomputed.node[std::size_t(s)];
       add(out.runs, bits);
       if (storage.values[std::size_t(now.out)].where == storage_kind::output)
         add(out.overwrites, bits);
@@ -277,34 +283,35 @@ constexpr record_levels<Leaves> level_records(
 }
 
 /// An empty type that replaces the tables of recompute in plans that recompute nothing.
-struct no_reruns {};
+struct no_recompute {};
 
 template <bool HasReruns, int Leaves>
 constexpr auto level_records(program<Leaves> const& code, auto const& leaves,
                              storage_plan<program<Leaves>::most_values> const& storage,
-                             auto const& reruns) {
-  if constexpr (HasReruns) return level_records(code, leaves, storage, reruns);
-  else return no_reruns{};
+                             auto const& recomputed) {
+  if constexpr (HasReruns) return level_records(code, leaves, storage, recomputed);
+  else return no_recompute{};
 }
 /// Finds the nodes that run again, if a policy or a model recomputes anything.
 template <bool HasReruns, int Leaves>
-constexpr auto find_reruns(program<Leaves> const& code, auto const& leaves,
-                           auto const& needs_gradient, recompute_rule const& rule) {
+constexpr auto find_recomputed(program<Leaves> const& code, auto const& leaves,
+                               auto const& needs_gradient, recompute_rule const& rule) {
   if constexpr (HasReruns) {
     unsigned const kinds = bit_of(int(rule.what)) | bit_of(int(rule.others));
-    return rerun_finder<Leaves>(code, leaves, needs_gradient, kinds).out;
+    return recompute_finder<Leaves>(code, leaves, needs_gradient, kinds).out;
   } else {
-    return no_reruns{};
+    return no_recompute{};
   }
 }
 constexpr bool recomputes_layers(auto const& tree) {
   for (auto const& here : tree.nodes)
-    if (here.made_again > 0) return true;
+    if (here.granularity_number > 0) return true;
   return false;
 }
 constexpr bool recomputes_a_loss(auto const& tree) {
   for (auto const& here : tree.nodes)
-    if (here.made_again > 0 && here.leaf >= 0 && tree.leaves[here.leaf].is_loss) return true;
+    if (here.granularity_number > 0 && here.leaf >= 0 && tree.leaves[here.leaf].is_loss)
+      return true;
   return false;
 }
 template <int Greatest, int Stages>

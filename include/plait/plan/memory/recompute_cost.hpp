@@ -15,12 +15,12 @@ namespace plait::planning {
 /// Returns the flops per row of the layers that a unit of an item runs again under recompute of
 /// kind `what`, on one rank of the tensor axis.
 template <class Plan>
-constexpr double rerun_flops_per_row(int item, again what) {
+constexpr double recompute_flops_per_row(int item, granularity what) {
   double sum = 0;
   auto const& piece = Plan::code.items[item];
-  for (int s = piece.first_step; s < piece.end_step; ++s) {
-    int const leaf = Plan::code.steps[s].leaf;
-    if (leaf < 0 || !Plan::recomputes.any() || (Plan::recomputes.steps[s] & bit_of(int(what))) == 0)
+  for (int s = piece.first_node; s < piece.end_node; ++s) {
+    int const leaf = Plan::code.nodes[s].leaf;
+    if (leaf < 0 || !Plan::recomputes.any() || (Plan::recomputes.nodes[s] & bit_of(int(what))) == 0)
       continue;
     sum += Plan::code.form(leaf).flops_of_rank(Plan::tree.leaves[leaf].flops_per_row,
                                                Plan::tensor_ranks);
@@ -37,16 +37,16 @@ constexpr double recompute_work(int stage, workload const& load,
                                 std::vector<scheduled_work> const& passes,
                                 recompute_table const& recomputes = Plan::recomputes) {
   auto const counts =
-      count_reruns(Plan::code.items.view(), recomputes, Plan::chunks_of(stage), passes);
-  double once = 0, again_done = 0;
+      count_recomputes(Plan::code.items.view(), recomputes, Plan::chunks_of(stage), passes);
+  double once = 0, recomputed_flops = 0;
   for (int i = 0; i < Plan::code.items.size(); ++i) {
     auto const& piece = Plan::code.items[i];
     once += piece.flops_per_row * load.microbatches * count_copies(piece, Plan::chunks_of(stage));
-    for (int what = 0; what < again_kinds; ++what)
-      again_done += rerun_flops_per_row<Plan>(i, again(what)) *
-                    double(counts[std::size_t(i * again_kinds + what)]);
+    for (int what = 0; what < granularities; ++what)
+      recomputed_flops += recompute_flops_per_row<Plan>(i, granularity(what)) *
+                          double(counts[std::size_t(i * granularities + what)]);
   }
-  return once == 0 ? 0 : again_done / once;
+  return once == 0 ? 0 : recomputed_flops / once;
 }
 
 }  // namespace plait::planning

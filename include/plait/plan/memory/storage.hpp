@@ -40,7 +40,7 @@ struct storage_plan {
   std::array<residence, static_cast<std::size_t>(Values)> gradients{};
 
   /// Returns true if the result of a node is stored in the place of its first operand.
-  [[nodiscard]] constexpr bool shares_place(step const& of) const {
+  [[nodiscard]] constexpr bool shares_place(program_node const& of) const {
     auto const &in = values[static_cast<std::size_t>(of.in)],
                &out = values[static_cast<std::size_t>(of.out)];
     return in.where == out.where && in.root == out.root && in.row_block == out.row_block;
@@ -107,9 +107,9 @@ template <int Leaves>
 constexpr void share_values(program<Leaves> const& code, auto const& leaves, item const& piece,
                             buffer_sharing<program<Leaves>::most_values>& share) {
   auto keep = [&](int value) { share.must_stay[static_cast<std::size_t>(value)] = true; };
-  for (int i = piece.first_step; i < piece.end_step; ++i) {
-    auto const& now = code.steps[i];
-    if (now.kind != step_kind::leaf) continue;
+  for (int i = piece.first_node; i < piece.end_node; ++i) {
+    auto const& now = code.nodes[i];
+    if (now.kind != program_node_kind::leaf) continue;
     if (leaves[now.leaf].saved.keeps_input) {
       keep(now.in);
       for (int const more : now.more) keep(more);
@@ -119,16 +119,16 @@ constexpr void share_values(program<Leaves> const& code, auto const& leaves, ite
   auto const from_outside = [&](int value) { return share.root(value) == piece.in; };
   // The item's output has a buffer of its own length, so it cannot be a block of a longer buffer.
   auto const fits = [&](int out, int in) { return out != piece.out || !share.is_block(in); };
-  for (int i = piece.first_step; i < piece.end_step; ++i) {
-    auto const& now = code.steps[i];
+  for (int i = piece.first_node; i < piece.end_node; ++i) {
+    auto const& now = code.nodes[i];
     bool const leaves_item = now.out == piece.out && from_outside(now.in);
     switch (now.kind) {
-      case step_kind::leaf:
+      case program_node_kind::leaf:
         if (leaves[now.leaf].may_alias.forward && now.more.size() == 0 && !from_outside(now.in) &&
             share.may_go(now.in) && share.readers_of(now.in) == 0 && fits(now.out, now.in))
           share.put(now.out, now.in);
         break;
-      case step_kind::move: {
+      case program_node_kind::move: {
         auto const row = row_of_move(code.values, now, direction::forward);
         bool const in_place = row.moves == collective::all_reduce && !from_outside(now.in) &&
                               !share.must_stay[static_cast<std::size_t>(now.in)] &&
@@ -139,16 +139,16 @@ constexpr void share_values(program<Leaves> const& code, auto const& leaves, ite
         if (slices_rows(row) && now.out != piece.out) share.put(now.out, now.in, true);
         break;
       }
-      case step_kind::branch:
+      case program_node_kind::branch:
         share.put(now.out, now.in);
         ++share.readers_of(now.in);
         break;
-      case step_kind::fan_out:
+      case program_node_kind::fan_out:
         share.put(now.out, now.in);
         share.put(now.skip, now.in);
         ++share.readers_of(now.in);
         break;
-      case step_kind::add:
+      case program_node_kind::add:
         if (!from_outside(now.in) && share.may_go(now.in) && fits(now.out, now.in))
           share.put(now.out, now.in);
         break;
@@ -170,15 +170,15 @@ constexpr void share_gradients(program<Leaves> const& code, auto const& leaves, 
     bool const fits = value != piece.in || !share.is_block(into);
     if (!(reaches_input && reaches_output) && fits) share.put(value, into, as_block);
   };
-  for (int i = piece.end_step - 1; i >= piece.first_step; --i) {
-    auto const& now = code.steps[i];
+  for (int i = piece.end_node - 1; i >= piece.first_node; --i) {
+    auto const& now = code.nodes[i];
     switch (now.kind) {
-      case step_kind::leaf:
+      case program_node_kind::leaf:
         if (leaves[now.leaf].may_alias.backward && now.more.size() == 0 && now.in != piece.in &&
             share.root(now.out) != share.root(piece.out) && share.readers_of(now.out) == 0)
           merge(now.in, now.out);
         break;
-      case step_kind::move: {
+      case program_node_kind::move: {
         auto const back = row_of_move(code.values, now, direction::backward);
         bool const in_place =
             back.moves == collective::all_reduce && share.readers_of(now.out) == 0;
@@ -186,14 +186,14 @@ constexpr void share_gradients(program<Leaves> const& code, auto const& leaves, 
         if (slices_rows(back) && now.in != piece.in) merge(now.in, now.out, true);
         break;
       }
-      case step_kind::add:
+      case program_node_kind::add:
         merge(now.in, now.out);
         ++share.readers_of(now.out);
         break;
-      case step_kind::fan_out:
+      case program_node_kind::fan_out:
         if (share.readers_of(now.out) == 0 && !share.is_block(now.out)) merge(now.in, now.out);
         break;
-      case step_kind::branch:
+      case program_node_kind::branch:
         --share.readers_of(now.skip);
         if (share.readers_of(now.out) == 0 && share.root(now.out) != share.root(now.skip) &&
             !share.is_block(now.out))

@@ -7,7 +7,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "plait/core/again.hpp"
+#include "plait/core/granularity.hpp"
 #include "plait/core/lean_vector.hpp"
 #include "plait/core/static_vector.hpp"
 #include "plait/plan/memory/recompute.hpp"
@@ -19,14 +19,14 @@ namespace plait::planning {
 
 /// The recompute decisions of a plan as numbers, in one type for all plans.
 struct recompute_table {
-  static_view<unsigned char> steps{};  ///< for each node, the bits of rerun_plan::step
+  static_view<unsigned char> nodes{};  ///< for each node, the bits of recompute_plan::node
 
   /// For each item, the bits of the field of record_levels that has the name of the member.
   static_view<unsigned char> works{}, runs{}, overwrites{};
   /// For each unit of the model, its kind of recompute; empty if nothing is recomputed.
-  static_view<again> units{};
+  static_view<granularity> units{};
 
-  [[nodiscard]] constexpr bool any() const { return steps.size() > 0; }
+  [[nodiscard]] constexpr bool any() const { return nodes.size() > 0; }
   /// Returns the kind of recompute of a unit, as a number.
   [[nodiscard]] constexpr int of(int unit) const {
     return units.size() == 0 ? 0 : int(units[unit]);
@@ -39,9 +39,9 @@ struct recompute_table {
 /// `chunk_units`: the units of each chunk, sorted by stage. `chunks`: the number of chunks on each
 /// stage.
 template <std::size_t Units>
-constexpr std::array<again, Units> list_unit_recomputes(auto const& chunk_units, int chunks,
-                                                        auto of) {
-  std::array<again, Units> out{};
+constexpr std::array<granularity, Units> list_unit_recomputes(auto const& chunk_units, int chunks,
+                                                              auto of) {
+  std::array<granularity, Units> out{};
   if constexpr (Units > 0) {
     int number = 0;
     for (int chunk = 0; chunk < int(chunk_units.size()); ++chunk) {
@@ -54,11 +54,11 @@ constexpr std::array<again, Units> list_unit_recomputes(auto const& chunk_units,
   return out;
 }
 template <class Reruns, class Records, class Units>
-constexpr recompute_table table_of_recomputes(auto const& code, Reruns const& reruns,
+constexpr recompute_table table_of_recomputes(auto const& code, Reruns const& recomputed,
                                               Records const& records, Units const& units) {
-  if constexpr (std::is_same_v<Reruns, no_reruns>) return {};
+  if constexpr (std::is_same_v<Reruns, no_recompute>) return {};
   else
-    return {{reruns.step.data(), code.steps.size()},
+    return {{recomputed.node.data(), code.nodes.size()},
             {records.works.data(), code.items.size()},
             {records.runs.data(), code.items.size()},
             {records.overwrites.data(), code.items.size()},
@@ -83,7 +83,7 @@ class working_record {
   }
   /// Returns true if a unit must be recomputed in front of its backward. Afterwards the record
   /// holds this unit.
-  constexpr bool is_made_again(int unit, int microbatch) {
+  constexpr bool is_recomputed(int unit, int microbatch) {
     if (!table_.any() || !has(table_.runs, unit)) return false;
     bool const is_there = unit_ == unit && microbatch_ == microbatch;
     unit_ = unit, microbatch_ = microbatch;
@@ -109,13 +109,13 @@ class working_record {
 };
 
 /// Returns how often the passes of a stage recompute units of each item: item by item, a number for
-/// each kind of `again`.
+/// each kind of `granularity`.
 ///
 /// `chunks`, `passes`: chunks and passes of the stage.
-[[nodiscard]] [[gnu::cold]] constexpr lean_vector<std::int64_t> count_reruns(
+[[nodiscard]] [[gnu::cold]] constexpr lean_vector<std::int64_t> count_recomputes(
     static_view<item> items, recompute_table const& table, static_view<unit_range> chunks,
     std::vector<scheduled_work> const& passes) {
-  lean_vector<std::int64_t> out(std::size_t(items.size() * again_kinds), 0);
+  lean_vector<std::int64_t> out(std::size_t(items.size() * granularities), 0);
   working_record record(items, table);
   for (auto const& now : passes) {
     if (!computes(now.kind)) continue;
@@ -127,8 +127,8 @@ class working_record {
     for (int i = items.size() - 1; i >= 0; --i) {
       auto const here = overlap(items[i].units(), units);
       for (int unit = here.end - 1; unit >= here.begin; --unit) {
-        if (record.is_made_again(unit, now.microbatch))
-          ++out[std::size_t(i * again_kinds + table.of(unit))];
+        if (record.is_recomputed(unit, now.microbatch))
+          ++out[std::size_t(i * granularities + table.of(unit))];
         if (now.kind != work::backward_input) record.end_backward(unit);
       }
     }

@@ -37,7 +37,8 @@ struct node {
   int leaf = -1;  ///< number of the leaf, if the node is one
   int count = 1;  ///< number of copies of the nodes below, for a repeat
   name label{};
-  int made_again = -1;  ///< number of the `again` that `recomputed` names; -1: the policy decides
+  int granularity_number =
+      -1;  ///< number of the `again` that `recomputed` names; -1: the policy decides
 };
 
 /// A use of a parameter that another layer owns.
@@ -310,13 +311,14 @@ constexpr void freeze(auto& tree, int node, int first, std::initializer_list<nam
   }
 }
 
-template <again What, class L>
+template <granularity What, class L>
 struct outline_of<recomputed<What, L>> : outline_of<L> {
   static constexpr void append(auto& out, name pin) {
     int const first = out.nodes.size();
     outline_of<L>::append(out, pin);
     for (int i = first; i < out.nodes.size(); ++i)
-      if (out.nodes[i].made_again < 0) out.nodes[i].made_again = static_cast<int>(What);
+      if (out.nodes[i].granularity_number < 0)
+        out.nodes[i].granularity_number = static_cast<int>(What);
   }
 };
 

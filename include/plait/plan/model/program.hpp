@@ -22,7 +22,7 @@ struct value {
 };
 
 /// The kind of a node of the program, with its forward.
-enum class step_kind : int {
+enum class program_node_kind : int {
   leaf,     ///< out = layer(in)
   move,     ///< out = in, in another placement
   branch,   ///< out = in; `skip` is the sum that in also enters (a residual begins)
@@ -35,27 +35,27 @@ enum class step_kind : int {
 /// node by its adjoint: an add passes the gradient of the sum to both summands, and a branch adds
 /// the two gradients. For a residual around one layer the list is `branch`, `leaf`, `add`, with a
 /// `move` in front of and after the leaf if its form needs other placements.
-struct step {
-  step_kind kind = step_kind::leaf;
+struct program_node {
+  program_node_kind kind = program_node_kind::leaf;
   int leaf = -1;
   int in = -1;
   int out = -1;
   int skip = -1;
   /// The inputs of a leaf after its first, if it has several.
   static_vector<int, int(input_placements::most_more)> more{};
-  int made_again = -1;  ///< see node::made_again
+  int granularity_number = -1;  ///< see node::granularity_number
 };
 
 /// Returns the row of the table of transitions by which move `now` of an item runs, in direction
 /// `way`.
-constexpr transition row_of_move(auto const& values, step const& now, direction way) {
+constexpr transition row_of_move(auto const& values, program_node const& now, direction way) {
   return row_of_move(values[now.in].at, values[now.out].at, way);
 }
 
 /// A part of the model that one pipeline stage runs as a whole: a layer, a residual, or the body of
 /// a repeat, with its number of copies.
 struct item {
-  int first_step = 0, end_step = 0;
+  int first_node = 0, end_node = 0;
   int first_leaf = 0, end_leaf = 0;
   int in = 0, out = 0;  ///< numbers of the item's input and output values
   int count = 1;        ///< number of copies; each is a unit of the pipeline
@@ -88,9 +88,9 @@ template <int Leaves>
 struct program {
   // Each leaf has a node of its own, a move in front of it and a move after it. Each residual or
   // fan_out has two more. A leaf may be in any number of residuals, so `is_full` is checked.
-  static constexpr int most_steps = 6 * Leaves + 4;
+  static constexpr int most_nodes = 6 * Leaves + 4;
   static constexpr int most_values = 8 * Leaves + 6;
-  static_vector<step, most_steps> steps{};
+  static_vector<program_node, most_nodes> nodes{};
   static_vector<value, most_values> values{};
   static_vector<item, 2 * Leaves + 1> items{};
   /// The chosen form of each leaf, one of the forms of its type.
@@ -132,18 +132,18 @@ struct program_builder {
     else out.values.push_back({info, at, out.items.size() - 1});
     return out.values.size() - 1;
   }
-  constexpr int add_step(step const& next) {
-    if (out.steps.size() == out.steps.capacity) out.is_full = true;
-    else out.steps.push_back(next);
-    return out.steps.size() - 1;
+  constexpr int add_node(program_node const& next) {
+    if (out.nodes.size() == out.nodes.capacity) out.is_full = true;
+    else out.nodes.push_back(next);
+    return out.nodes.size() - 1;
   }
 
   /// Returns value `from` in placement `at`: `from` itself, or the output of a move that is added.
-  /// `made_again`: this field of the tree's node for which the move is added.
-  constexpr int move_to(int from, placement at, int made_again = -1) {
+  /// `granularity_number`: this field of the tree's node for which the move is added.
+  constexpr int move_to(int from, placement at, int granularity_number = -1) {
     if (out.values[from].at == at) return from;
     int const moved = add_value(out.values[from].info, at);
-    add_step({step_kind::move, -1, from, moved, -1, {}, made_again});
+    add_node({program_node_kind::move, -1, from, moved, -1, {}, granularity_number});
     return moved;
   }
 
@@ -157,16 +157,17 @@ struct program_builder {
     auto const& here = tree.nodes[at];
     int in = from.first;
     auto const edge = chosen.edges[static_cast<std::size_t>(at)];
-    if (has_edge(here.kind)) in = move_to(in, edge, here.made_again);
+    if (has_edge(here.kind)) in = move_to(in, edge, here.granularity_number);
     switch (here.kind) {
       case node_kind::leaf: {
         auto const& form = form_of(here.leaf);
-        in = move_to(in, form.inputs[0], here.made_again);
+        in = move_to(in, form.inputs[0], here.granularity_number);
         for (int i = 0; i < from.more.size(); ++i)
-          from.more[i] =
-              move_to(from.more[i], form.inputs[static_cast<std::size_t>(i) + 1], here.made_again);
+          from.more[i] = move_to(from.more[i], form.inputs[static_cast<std::size_t>(i) + 1],
+                                 here.granularity_number);
         int const made = add_value(tree.leaves[here.leaf].output, form.output);
-        add_step({step_kind::leaf, here.leaf, in, made, -1, from.more, here.made_again});
+        add_node(
+            {program_node_kind::leaf, here.leaf, in, made, -1, from.more, here.granularity_number});
         return {made};
       }
       case node_kind::fan_out:
@@ -179,7 +180,7 @@ struct program_builder {
           int const one = is_last ? in : add_value(out.values[rest].info, edge);
           if (!is_last) {
             in = add_value(out.values[rest].info, edge);
-            add_step({step_kind::fan_out, -1, rest, one, in, {}, here.made_again});
+            add_node({program_node_kind::fan_out, -1, rest, one, in, {}, here.granularity_number});
           }
           int const last = build(child, {one}).first;
           if (made.first < 0 || !is_fan_out) made.first = last;
@@ -190,11 +191,12 @@ struct program_builder {
       case node_kind::residual: {
         auto const info = out.values[in].info;
         int const inside = add_value(info, edge);
-        int const begin = add_step({step_kind::branch, -1, in, inside, -1, {}, here.made_again});
-        int const added = move_to(build(at + 1, {inside}).first, edge, here.made_again);
+        int const begin =
+            add_node({program_node_kind::branch, -1, in, inside, -1, {}, here.granularity_number});
+        int const added = move_to(build(at + 1, {inside}).first, edge, here.granularity_number);
         int const sum = add_value(info, edge);
-        add_step({step_kind::add, -1, added, sum, in, {}, here.made_again});
-        out.steps[begin].skip = sum;
+        add_node({program_node_kind::add, -1, added, sum, in, {}, here.granularity_number});
+        out.nodes[begin].skip = sum;
         return {sum};
       }
       case node_kind::repeat:
@@ -221,7 +223,7 @@ struct program_builder {
 
   constexpr void open_item(int count, bool repeated, int first_leaf) {
     item piece;
-    piece.first_step = out.steps.size();
+    piece.first_node = out.nodes.size();
     piece.first_leaf = piece.end_leaf = first_leaf;
     piece.count = count;
     piece.first_unit = out.unit_count();
@@ -233,9 +235,9 @@ struct program_builder {
     auto& piece = out.items.back();
     piece.in = in;
     piece.out = made;
-    piece.end_step = out.steps.size();
-    for (int i = piece.first_step; i < piece.end_step; ++i) {
-      int const leaf = out.steps[i].leaf;
+    piece.end_node = out.nodes.size();
+    for (int i = piece.first_node; i < piece.end_node; ++i) {
+      int const leaf = out.nodes[i].leaf;
       if (leaf < 0) continue;
       piece.end_leaf = leaf + 1;
       piece.flops_per_row += form_of(leaf).flops_of_rank(tree.leaves[leaf].flops_per_row, ranks);
@@ -307,18 +309,18 @@ template <int Leaves>
 constexpr bool is_epilogue(program<Leaves> const& code, auto const& leaves,
                            auto const& needs_gradient, int index, direction way) {
   bool const forward = way == direction::forward;
-  if (index < 0 || index >= code.steps.size()) return false;
-  auto const& now = code.steps[index];
-  bool const adds_gradients = !forward && now.kind == step_kind::branch;
-  bool const adds_values = forward && now.kind == step_kind::add;
+  if (index < 0 || index >= code.nodes.size()) return false;
+  auto const& now = code.nodes[index];
+  bool const adds_gradients = !forward && now.kind == program_node_kind::branch;
+  bool const adds_values = forward && now.kind == program_node_kind::add;
   if (!adds_gradients && !adds_values &&
-      (now.kind != step_kind::leaf || !leaves[now.leaf].is_elementwise))
+      (now.kind != program_node_kind::leaf || !leaves[now.leaf].is_elementwise))
     return false;
   auto const& piece = code.items[code.values[now.in].item];
   int const before = forward ? index - 1 : index + 1;
-  if (before < piece.first_step || before >= piece.end_step) return false;
-  auto const& product = code.steps[before];
-  if (product.kind != step_kind::leaf) return false;
+  if (before < piece.first_node || before >= piece.end_node) return false;
+  auto const& product = code.nodes[before];
+  if (product.kind != program_node_kind::leaf) return false;
   auto const& layer = leaves[product.leaf];
   if (adds_gradients ? !layer.takes_sum || !layer.is_trained() : !layer.takes_epilogue)
     return false;

@@ -32,7 +32,7 @@ struct stage_cut {
 struct judged_model {
   std::vector<std::string> const& names;  ///< names of the leaves
   static_view<item> items;
-  static_view<step> steps;
+  static_view<program_node> nodes;
   bool has_loss = false;
 
   [[nodiscard]] [[gnu::cold]] double flops_of(int item) const {

@@ -47,8 +47,8 @@ PLAIT_DECL std::string text_of_greatest_unit(judged_model const& of) {
                    ", and no layer is cut between stages; let tensor_parallel share it, or write "
                    "fewer stages"});
   bool has_fan_out = false;
-  for (int s = piece.first_step; s < piece.end_step; ++s)
-    has_fan_out = has_fan_out || of.steps[s].kind == step_kind::fan_out;
+  for (int s = piece.first_node; s < piece.end_node; ++s)
+    has_fan_out = has_fan_out || of.nodes[s].kind == program_node_kind::fan_out;
   return concat({"layers ", of.name_of(piece.first_leaf), " to ", of.name_of(piece.end_leaf - 1),
                  " have ", share, " and are one unit, as ",
                  piece.repeated ? "a copy of a repeat is; write more copies of a smaller layer"

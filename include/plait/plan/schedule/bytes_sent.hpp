@@ -45,10 +45,10 @@ constexpr traffic_need bytes_sent_by_list(lean_vector<transfer> const& list,
     switch (made.place) {
       case transfer_place::forward:
       case transfer_place::activation_edge: out.forward += bytes; break;
-      case transfer_place::forward_again:
+      case transfer_place::recompute:
       case transfer_place::backward:
       case transfer_place::gradient_edge: out.backward += bytes; break;
-      case transfer_place::agreement:
+      case transfer_place::consistency:
       case transfer_place::labels:
       case transfer_place::gather_parameters:
       case transfer_place::parameters:

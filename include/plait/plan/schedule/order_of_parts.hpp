@@ -68,7 +68,7 @@ template <class Sink, class Buckets>
 /// Writes the backward of one unit, after its recompute if it has one.
 template <class Sink, class Piece>
 [[gnu::cold]] constexpr void order_of_unit(Sink& to, Piece& piece, int unit) {
-  to.run_again(piece, unit);
+  to.recompute(piece, unit);
   to.backward(piece, unit);
 }
 
@@ -186,7 +186,7 @@ template <class Sink>
     case job_part::export_gradients: to.compute(operation_kind::send); return to.each_exported();
     case job_part::set_up:
       to.compute(operation_kind::send);
-      to.rows(transfer_place::agreement);
+      to.rows(transfer_place::consistency);
       return to.compute(operation_kind::read);
     case job_part::state_transfer:
       to.compute(operation_kind::send);

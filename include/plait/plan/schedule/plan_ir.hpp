@@ -35,7 +35,7 @@ struct plan_ir {
     static_view<residence> values, gradients;
   };
 
-  static_view<step> steps;
+  static_view<program_node> nodes;
   static_view<value> values;
   static_view<item> items;
   static_view<form_info const*> forms;
@@ -44,8 +44,8 @@ struct plan_ir {
   places storage;
   static_view<parameter_entry> entries;
   static_view<int> first_entry;  ///< first entry of each leaf
-  /// For each node, the bits of `again` under which it runs again; empty if no node does.
-  static_view<unsigned char> reruns;
+  /// For each node, the bits of `granularity` under which it runs again; empty if no node does.
+  static_view<unsigned char> recomputed;
   static_view<unit_range> chunk_units;  ///< units of each chunk, stage by stage
   int chunks = 1;                       ///< number of chunks of a stage
   chunk_placement placement = chunk_placement::line;
@@ -83,26 +83,26 @@ struct plan_ir {
   [[nodiscard]] [[gnu::cold]] constexpr bucket_uses bucket_uses_of(
       parameter_layout const& layout) const {
     lean_vector<int> passes(std::size_t(entries.size()), 0);
-    for (auto const& now : steps)
-      for (int e = 0; now.kind == step_kind::leaf && e < entries.size(); ++e)
+    for (auto const& now : nodes)
+      for (int e = 0; now.kind == program_node_kind::leaf && e < entries.size(); ++e)
         if (entries[e].leaf == now.leaf)
-          passes[std::size_t(e)] = needs_gradient[now.in] || runs_again(now) ? 1 : 0;
+          passes[std::size_t(e)] = needs_gradient[now.in] || is_recomputed(now) ? 1 : 0;
     return {layout, items, entries, std::move(passes)};
   }
   /// Returns true if a node runs again in front of the backward of some units.
-  [[nodiscard]] constexpr bool runs_again(step const& now) const {
-    return recomputes.any() && recomputes.steps[int(&now - steps.begin())] != 0;
+  [[nodiscard]] constexpr bool is_recomputed(program_node const& now) const {
+    return recomputes.any() && recomputes.nodes[int(&now - nodes.begin())] != 0;
   }
   /// Returns true if node `of` computes `sum`, a sum over samples (see batch_sum), in the passes of
   /// a training step whose transfers have this place.
-  [[nodiscard]] constexpr bool makes_sum(form_info::inner_move const& sum, step const& of,
+  [[nodiscard]] constexpr bool makes_sum(form_info::inner_move const& sum, program_node const& of,
                                          transfer_place place) const {
     if (sum.body == layer_body::forward) return place == transfer_place::forward;
     return place == transfer_place::backward && needs_gradient[of.in];
   }
   /// Returns true if node `of` carries out `move`, a change of placement inside its layer, in the
   /// forward or in the backward.
-  [[nodiscard]] constexpr bool makes_move(form_info::inner_move const& move, step const& of,
+  [[nodiscard]] constexpr bool makes_move(form_info::inner_move const& move, program_node const& of,
                                           bool is_forward) const {
     if (move.body == layer_body::forward) return is_forward;
     return !is_forward && needs_gradient[of.in];
@@ -120,17 +120,17 @@ struct plan_ir {
   }
 };
 
-/// Returns the bits of rerun_plan::step of all nodes; empty if nothing is recomputed.
+/// Returns the bits of recompute_plan::step of all nodes; empty if nothing is recomputed.
 template <class Plan>
-constexpr static_view<unsigned char> reruns_of() {
-  if constexpr (Plan::has_reruns) return {Plan::reruns.step.data(), Plan::code.steps.size()};
+constexpr static_view<unsigned char> recomputed_nodes_of() {
+  if constexpr (Plan::has_recompute) return {Plan::recomputed.node.data(), Plan::code.nodes.size()};
   else return {};
 }
 
 /// The value of a plan. Its mesh lacks the size that is left to the launch, if there is one.
 template <class Plan>
 inline constexpr plan_ir ir_of{
-    .steps = Plan::code.steps.view(),
+    .nodes = Plan::code.nodes.view(),
     .values = Plan::code.values.view(),
     .items = Plan::code.items.view(),
     .forms = Plan::code.forms.view(),
@@ -140,7 +140,7 @@ inline constexpr plan_ir ir_of{
                 {Plan::storage.gradients.data(), Plan::code.values.size()}},
     .entries = Plan::entries.view(),
     .first_entry = {Plan::listed.first_entry.data(), Plan::tree.leaves.size()},
-    .reruns = reruns_of<Plan>(),
+    .recomputed = recomputed_nodes_of<Plan>(),
     .chunk_units = {Plan::chunk_units.data(), int(Plan::chunk_units.size())},
     .chunks = Plan::chunks,
     .placement = Plan::shape.placement,

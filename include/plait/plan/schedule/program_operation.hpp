@@ -15,9 +15,9 @@ enum class operation_kind : int {
   send,            ///< copies numbers from the host
   scale,           ///< computes one label's share of the loss
   clear,           ///< sets gradients that are summed slice by slice to 0
-  bring,           ///< copies this rank's block of a bucket to the buffer where it is gathered
+  copy_block,      ///< copies this rank's block of a bucket to the buffer where it is gathered
   forward,         ///< runs units of a chunk on a microbatch, with the transfers within its layers
-  forward_again,   ///< recomputes a unit, with the transfers within its layers
+  recompute,       ///< recomputes a unit, with the transfers within its layers
   backward,        ///< runs units, for gradients with respect to the input and the parameters
   backward_input,  ///< runs units, for gradients with respect to the input alone
   /// Runs units, for gradients with respect to parameters, after backward_input.
@@ -40,10 +40,10 @@ inline constexpr int operation_kinds = int(operation_kind::read) + 1;
 /// Returns a word such as "backward".
 [[nodiscard]] constexpr char const* to_string(operation_kind kind) {
   constexpr char const* words[]{
-      "row",     "send",          "scale",    "clear",          "bring",
-      "forward", "forward_again", "backward", "backward_input", "backward_parameters",
-      "measure", "mask",          "add",      "accumulate",     "total",
-      "square",  "clip",          "update",   "take",           "read"};
+      "row",     "send",      "scale",    "clear",          "copy_block",
+      "forward", "recompute", "backward", "backward_input", "backward_parameters",
+      "measure", "mask",      "add",      "accumulate",     "total",
+      "square",  "clip",      "update",   "take",           "read"};
   static_assert(std::size(words) == operation_kinds);
   return words[static_cast<int>(kind)];
 }

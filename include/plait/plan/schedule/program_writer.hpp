@@ -28,8 +28,8 @@ namespace plait::planning {
 /// stream and the buffers that the operation reads and writes; all waits follow from these. It
 /// knows no level of `zero` by name: it asks whether parameters are kept in blocks (then it gathers
 /// buckets in front of pieces) and whether gradients are summed in blocks (then it reduces a bucket
-/// after each piece). Example: with two buckets in blocks a forward becomes bring, gather, bring,
-/// gather, forward of the first units, forward of the others.
+/// after each piece). Example: with two buckets in blocks a forward becomes copy_block, gather,
+/// copy_block, gather, forward of the first units, forward of the others.
 class program_writer : row_writer {
  public:
   /// Prepares a writer for a stage.
@@ -97,7 +97,7 @@ class program_writer : row_writer {
   [[gnu::cold]] void forward(piece const& now);
   [[gnu::cold]] void each_unit(piece& now);
   /// Recomputes the values that a unit's backward reads, after the backward of the later units.
-  [[gnu::cold]] void run_again(piece& now, int unit);
+  [[gnu::cold]] void recompute(piece& now, int unit);
   [[gnu::cold]] void backward(piece& now, int unit);
 
   /// Writes the reduction of the bucket of a microbatch's gradients that a piece has computed, and

@@ -99,9 +99,9 @@ PLAIT_DECL void program_writer::compute(operation_kind what) {
     case operation_kind::read: return compute(what, host_, {});
     case operation_kind::accumulate: return accumulate();
     case operation_kind::row:
-    case operation_kind::bring:
+    case operation_kind::copy_block:
     case operation_kind::forward:
-    case operation_kind::forward_again:
+    case operation_kind::recompute:
     case operation_kind::backward:
     case operation_kind::backward_input:
     case operation_kind::backward_parameters:
@@ -118,14 +118,14 @@ PLAIT_DECL void program_writer::rows(transfer_place place) {
     case transfer_place::loss: return add_rows(place, {at(name::loss)});
     case transfer_place::norm_partials: return add_rows(place, {at(name::norm_partials)});
     case transfer_place::measures: return;  // written by program_of_rows
-    case transfer_place::agreement:
+    case transfer_place::consistency:
     case transfer_place::rank_outputs:
     case transfer_place::outputs:
     case transfer_place::state: return add_rows(place, host_);
     case transfer_place::gather_parameters:
     case transfer_place::parameters:
     case transfer_place::forward:
-    case transfer_place::forward_again:
+    case transfer_place::recompute:
     case transfer_place::backward:
     case transfer_place::activation_edge:
     case transfer_place::gradient_edge:
@@ -313,13 +313,13 @@ PLAIT_DECL void program_writer::each_unit(piece& now) {
     order_of_unit(*this, now, unit);
 }
 
-PLAIT_DECL void program_writer::run_again(piece& now, int unit) {
-  if (!plan_.recomputes.any() || !record_.is_made_again(unit, now.run.microbatch)) return;
+PLAIT_DECL void program_writer::recompute(piece& now, int unit) {
+  if (!plan_.recomputes.any() || !record_.is_recomputed(unit, now.run.microbatch)) return;
   auto before = now.run;
   before.units.begin = unit + 1, before.releases = 0;  // only the last operation releases buffers
   if (before.units.count() > 0) add(before, stream::compute, now.reads, now.writes);
   now.run.units.end = unit + 1;
-  program_operation const made{.what = operation_kind::forward_again,
+  program_operation const made{.what = operation_kind::recompute,
                                .chunk = now.run.chunk,
                                .units = {unit, unit + 1},
                                .microbatch = now.run.microbatch};
@@ -338,7 +338,7 @@ PLAIT_DECL void program_writer::gather_bucket(planned_gather const& one) {
             end = one.at.at_end ? 1 : 0;
   buffers touches{at(name::gathered, first + end)};
   if (one.at.takes_all) touches.push_back(at(name::gathered, first + 1 - end));
-  program_operation made{.what = operation_kind::bring,
+  program_operation made{.what = operation_kind::copy_block,
                          .units = bucket_of(one.bucket).units,
                          .bucket = one.bucket,
                          .at_end = one.at.at_end};
@@ -500,7 +500,7 @@ PLAIT_DECL void program_writer::blocks(exported const& of, int region) {
     if (exported_[std::size_t(region)] == number) continue;
     exported_[std::size_t(region)] = number;
     buffers const room{at(name::gathered, region)};
-    program_operation made{.what = operation_kind::bring, .bucket = number};
+    program_operation made{.what = operation_kind::copy_block, .bucket = number};
     add(made, stream::compute, {at(name::state)}, room);
     made.what = operation_kind::row;
     add_rows_of_bucket(transfer_place::blocks, made, room);

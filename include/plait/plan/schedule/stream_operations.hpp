@@ -30,19 +30,19 @@ template <int Steps>
 struct item_waits {
   static constexpr int begin = -1;
   static constexpr int end = Steps;
-  static constexpr int parameters_of(int step) { return end + 1 + step; }
+  static constexpr int parameters_of(int node) { return end + 1 + node; }
   static_view<planned_wait> list{};
 
-  /// Returns true if `step` waits for another node.
-  [[nodiscard]] constexpr bool is_waiting(int step) const {
+  /// Returns true if `node` waits for another node.
+  [[nodiscard]] constexpr bool is_waiting(int node) const {
     for (auto const& wait : list)
-      if (wait.waiting == step) return true;
+      if (wait.waiting == node) return true;
     return false;
   }
-  /// Returns true if another node waits for `step`.
-  [[nodiscard]] constexpr bool is_awaited(int step) const {
+  /// Returns true if another node waits for `node`.
+  [[nodiscard]] constexpr bool is_awaited(int node) const {
     for (auto const& wait : list)
-      if (wait.awaited == step) return true;
+      if (wait.awaited == node) return true;
     return false;
   }
 };
@@ -79,7 +79,7 @@ struct item_operations {
   Storage const& storage;
   int first_value;
   lean_vector<stream_operation> list{};
-  lean_vector<int> steps{};  ///< number of the node of each operation
+  lean_vector<int> nodes{};  ///< number of the node of each operation
   int buffers = 3;
   bool has_streams = false;  ///< true if any operation runs on a stream other than compute
 
@@ -96,9 +96,9 @@ struct item_operations {
     return {stream::compute, all, all};
   }
 
-  constexpr void add_step(int index, direction way, auto const& leaves,
+  constexpr void add_node(int index, direction way, auto const& leaves,
                           auto const& needs_gradient) {
-    auto const& now = code.steps[index];
+    auto const& now = code.nodes[index];
     bool const forward = way == direction::forward;
     stream_operation made;
     auto const reads = [&](int value) {
@@ -108,20 +108,21 @@ struct item_operations {
       if (value >= 0) made.writes.push_back(buffer(value, way));
     };
     bool const wanted = forward || needs_gradient[std::size_t(now.in)];
-    if (!wanted && (now.kind != step_kind::leaf || !leaves[now.leaf].is_trained())) return;
+    if (!wanted && (now.kind != program_node_kind::leaf || !leaves[now.leaf].is_trained())) return;
     if (forward) {
       reads(now.in), writes(now.out);
       for (int const more : now.more) reads(more);
-      if (now.kind == step_kind::add) reads(now.skip);
-      if (now.kind == step_kind::fan_out) writes(now.skip);
+      if (now.kind == program_node_kind::add) reads(now.skip);
+      if (now.kind == program_node_kind::fan_out) writes(now.skip);
     } else {
       reads(now.out);
       if (wanted) writes(now.in);
       for (int const more : now.more)
         if (wanted) writes(more);
-      if (now.kind == step_kind::branch || now.kind == step_kind::fan_out) reads(now.skip);
+      if (now.kind == program_node_kind::branch || now.kind == program_node_kind::fan_out)
+        reads(now.skip);
     }
-    if (now.kind == step_kind::move) {
+    if (now.kind == program_node_kind::move) {
       if (communicates(row_of_move(code.values, now, way).moves)) {
         made.on = within_layers;
         made.writes.push_back(2);
@@ -129,14 +130,14 @@ struct item_operations {
       }
     }
     list.push_back(std::move(made));
-    steps.push_back(index);
+    nodes.push_back(index);
   }
 
   /// Adds the operation that computes only the gradients of a leaf's parameters; no node reads
   /// them.
   constexpr void add_parameters(int index, int number) {
-    list.push_back({stream::compute, {buffer(code.steps[index].out, direction::backward)}, {}});
-    steps.push_back(number);
+    list.push_back({stream::compute, {buffer(code.nodes[index].out, direction::backward)}, {}});
+    nodes.push_back(number);
   }
 };
 
@@ -146,12 +147,13 @@ struct item_operations {
 /// overwrite the gradient with respect to the leaf's output, which is still needed then.
 constexpr bool postpones_parameters(auto const& code, auto const& leaves, auto const& storage,
                                     auto const& needs_gradient, int index) {
-  if (index < 1 || index >= code.steps.size()) return false;
-  auto const& now = code.steps[index];
-  auto const& next = code.steps[index - 1];
-  if (now.kind != step_kind::leaf || !leaves[now.leaf].is_trained() ||
-      !leaves[now.leaf].has_halves() || now.more.size() > 0 || next.kind != step_kind::move ||
-      next.out != now.in || !needs_gradient[static_cast<std::size_t>(next.in)])
+  if (index < 1 || index >= code.nodes.size()) return false;
+  auto const& now = code.nodes[index];
+  auto const& next = code.nodes[index - 1];
+  if (now.kind != program_node_kind::leaf || !leaves[now.leaf].is_trained() ||
+      !leaves[now.leaf].has_halves() || now.more.size() > 0 ||
+      next.kind != program_node_kind::move || next.out != now.in ||
+      !needs_gradient[static_cast<std::size_t>(next.in)])
     return false;
   auto const row = row_of_move(code.values, next, direction::backward);
   auto const buffer = [&](int value) {
@@ -174,30 +176,30 @@ constexpr lean_vector<planned_wait> plan_item_waits(Code const& code, auto const
   using waits = item_waits<Steps>;
   // Most items send nothing. Returning early saves work, which compilers limit.
   bool sends = false;
-  for (int i = piece.first_step; i < piece.end_step && !sends; ++i)
-    sends = code.steps[i].kind == step_kind::move &&
-            communicates(row_of_move(code.values, code.steps[i], way).moves);
+  for (int i = piece.first_node; i < piece.end_node && !sends; ++i)
+    sends = code.nodes[i].kind == program_node_kind::move &&
+            communicates(row_of_move(code.values, code.nodes[i], way).moves);
   if (!sends) return {};
   item_operations<Code, Storage> operations{code, storage, piece.in};
   operations.list.push_back({});
-  operations.steps.push_back(waits::begin);
+  operations.nodes.push_back(waits::begin);
   bool const forward = way == direction::forward;
-  for (int n = 0; n < piece.end_step - piece.first_step; ++n) {
-    int const i = forward ? piece.first_step + n : piece.end_step - 1 - n;
+  for (int n = 0; n < piece.end_node - piece.first_node; ++n) {
+    int const i = forward ? piece.first_node + n : piece.end_node - 1 - n;
     if constexpr (!std::is_null_pointer_v<Runs>)
       if (!runs(i)) continue;
-    operations.add_step(i, way, leaves, needs_gradient);
+    operations.add_node(i, way, leaves, needs_gradient);
     if (!forward && n > 0 && postpones_parameters(code, leaves, storage, needs_gradient, i + 1))
       operations.add_parameters(i + 1, waits::parameters_of(i + 1));
   }
   if (!operations.has_streams) return {};
   operations.list.front() = operations.edge();
   operations.list.push_back(operations.edge());
-  operations.steps.push_back(waits::end);
+  operations.nodes.push_back(waits::end);
   lean_vector<planned_wait> out;
   for (auto const& wait : plan_waits(operations.list))
     out.push_back(
-        {operations.steps[std::size_t(wait.waiting)], operations.steps[std::size_t(wait.awaited)]});
+        {operations.nodes[std::size_t(wait.waiting)], operations.nodes[std::size_t(wait.awaited)]});
   return out;
 }
 
@@ -209,23 +211,24 @@ constexpr bool have_same_waits(program<Leaves> const& code, auto const& leaves,
                                storage_plan<program<Leaves>::most_values> const& storage,
                                auto const& needs_gradient, item const& one, item const& other,
                                direction way) {
-  if (one.end_step - one.first_step != other.end_step - other.first_step) return false;
+  if (one.end_node - one.first_node != other.end_node - other.first_node) return false;
   auto const same_value = [&](int a, int b) {
     if (a < 0 || b < 0) return a < 0 && b < 0;
     return a - one.in == b - other.in &&
            needs_gradient[std::size_t(a)] == needs_gradient[std::size_t(b)] &&
            buffer_in_item(storage, one.in, a, way) == buffer_in_item(storage, other.in, b, way);
   };
-  for (int i = one.first_step, k = other.first_step; i < one.end_step; ++i, ++k) {
-    auto const &a = code.steps[i], &b = code.steps[k];
+  for (int i = one.first_node, k = other.first_node; i < one.end_node; ++i, ++k) {
+    auto const &a = code.nodes[i], &b = code.nodes[k];
     if (a.kind != b.kind || !same_value(a.in, b.in) || !same_value(a.out, b.out) ||
         !same_value(a.skip, b.skip) || a.more.size() != b.more.size())
       return false;
     for (int m = 0; m < a.more.size(); ++m)
       if (!same_value(a.more[m], b.more[m])) return false;
-    if (a.kind == step_kind::leaf && leaves[a.leaf].is_trained() != leaves[b.leaf].is_trained())
+    if (a.kind == program_node_kind::leaf &&
+        leaves[a.leaf].is_trained() != leaves[b.leaf].is_trained())
       return false;
-    if (a.kind == step_kind::move &&
+    if (a.kind == program_node_kind::move &&
         row_of_move(code.values, a, way).moves != row_of_move(code.values, b, way).moves)
       return false;
   }
@@ -242,16 +245,16 @@ template <int Steps, int Items, int Leaves>
 constexpr auto plan_block_waits(program<Leaves> const& code, auto const& leaves,
                                 storage_plan<program<Leaves>::most_values> const& storage,
                                 auto const& needs_gradient, direction way, int block) {
-  using waits = item_waits<program<Leaves>::most_steps>;
+  using waits = item_waits<program<Leaves>::most_nodes>;
   // The number of planned items with which an item is compared. It is enough for models whose items
   // repeat, and comparing unlike items costs little.
   constexpr int remembered = 8;
   program_waits<2 * Steps + 2 * Items, Items> out;
   lean_vector<int> planned;  // items whose own waits were planned, because no recent one is alike
-  auto const first = [&](int item) { return code.items[item].first_step; };
+  auto const first = [&](int item) { return code.items[item].first_node; };
   auto const push = [&](planned_wait const& wait, int shift) {
-    auto const here = [shift](int step) {
-      return step == waits::begin || step == waits::end ? step : step + shift;
+    auto const here = [shift](int node) {
+      return node == waits::begin || node == waits::end ? node : node + shift;
     };
     out.list.push_back({here(wait.waiting), here(wait.awaited)});
   };
@@ -263,7 +266,7 @@ constexpr auto plan_block_waits(program<Leaves> const& code, auto const& leaves,
         like = planned[p];
     if (like < 0) {
       planned.push_back(i);
-      for (auto const& wait : plan_item_waits<program<Leaves>::most_steps>(
+      for (auto const& wait : plan_item_waits<program<Leaves>::most_nodes>(
                code, leaves, storage, needs_gradient, code.items[i], way))
         push(wait, 0);
     } else {

@@ -8,7 +8,7 @@
 namespace plait::ext {
 
 PLAIT_DECL std::string to_string(wait_site const& site) {
-  constexpr std::array words{"forward", "forward again", "backward", "layer", "step"};
+  constexpr std::array words{"forward", "recompute", "backward", "layer", "step"};
   auto const name = [&](int number) {
     return site.where == wait_site::part::step ? planning::site_text(number)
                                                : std::to_string(number);

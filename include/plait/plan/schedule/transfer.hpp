@@ -45,14 +45,14 @@ inline constexpr int job_parts = int(job_part::state_transfer) + 1;
 /// The label of a transfer: its use in a part of a job. Programs find the transfers in a list by
 /// this label. order_of_parts.hpp has the order.
 enum class transfer_place : int {
-  agreement,  ///< settings of each rank, which must be equal on all ranks
-  labels,     ///< count of the labels, before the passes
+  consistency,  ///< settings of each rank, which must be equal on all ranks
+  labels,       ///< count of the labels, before the passes
   /// Parameters, from the placement of optimizers to the placement that is kept.
   gather_parameters,
   /// Parameters of a bucket, from the placement that is kept to the placement that layers see.
   parameters,
   forward,               ///< values within a copy of an item, for each microbatch
-  forward_again,         ///< values within a copy of an item that is recomputed
+  recompute,             ///< values within a copy of an item that is recomputed
   backward,              ///< gradients within a copy of an item, for each microbatch
   activation_edge,       ///< values between two stages, for each microbatch
   gradient_edge,         ///< gradients between two stages, for each microbatch
@@ -77,11 +77,11 @@ inline constexpr int transfer_places = int(transfer_place::state) + 1;
 /// Returns a word such as "gradients".
 constexpr char const* to_string(transfer_place place) {
   constexpr char const* words[]{
-      "agreement",     "labels",   "gather_parameters", "parameters",    "forward",
-      "forward_again", "backward", "activation_edge",   "gradient_edge", "microbatch_gradients",
-      "slices",        "ties",     "gradients",         "loss",          "norm_partials",
-      "measures",      "output",   "rank_outputs",      "outputs",       "blocks",
-      "parameter",     "state"};
+      "consistency", "labels",   "gather_parameters", "parameters",    "forward",
+      "recompute",   "backward", "activation_edge",   "gradient_edge", "microbatch_gradients",
+      "slices",      "ties",     "gradients",         "loss",          "norm_partials",
+      "measures",    "output",   "rank_outputs",      "outputs",       "blocks",
+      "parameter",   "state"};
   static_assert(std::size(words) == transfer_places);
   return words[static_cast<int>(place)];
 }
@@ -93,7 +93,7 @@ enum class transfer_element : int { compute, slot, gradient, parameter, real, bi
 /// operation and the axes follow from the table of transitions. Example: a gradient from `partial`
 /// to `invariant` on the data axis is an all_reduce over the data axis.
 struct transfer {
-  transfer_place place = transfer_place::agreement;
+  transfer_place place = transfer_place::consistency;
   placements from{}, to{};
   transfer_element element = transfer_element::real;
   std::size_t count = 1;   ///< number of elements of the whole value in one group

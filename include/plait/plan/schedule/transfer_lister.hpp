@@ -26,7 +26,7 @@ namespace plait::planning {
 
 /// The number of 64-bit numbers that each rank contributes when ranks compare settings that must be
 /// equal.
-constexpr std::size_t agreed_fields = 64;
+constexpr std::size_t compared_fields = 64;
 
 /// Lists the transfers of one stage in a part of a job. It is a sink of order_of_parts.hpp, whose
 /// functions call its members in order. All transfers are listed here, for set-up, training,
@@ -45,7 +45,8 @@ struct transfer_lister {
   std::vector<scheduled_work> const& passes;
   bool has_still = false;  ///< true if values that stay in their placement are listed, too
   lean_vector<transfer> out{};
-  lean_vector<std::int64_t> reruns{};  ///< number of recomputes of each item, see count_reruns
+  lean_vector<std::int64_t>
+      recomputed{};  ///< number of recomputes of each item, see count_recomputes
 
   // --- transfers
 
@@ -150,7 +151,7 @@ struct transfer_lister {
     go_to(to);  // the rest sends nothing, or `add` refuses it
   }
 
-  /// Adds the transfers of the nodes of an item, each with `times`. At forward_again it adds only
+  /// Adds the transfers of the nodes of an item, each with `times`. At recompute it adds only
   /// transfers of nodes that run again under recompute of kind `what`.
   [[gnu::cold]] constexpr void add_item(transfer_place place, int item, std::int64_t times,
                                         int what = 0) {
@@ -160,17 +161,17 @@ struct transfer_lister {
                           std::size_t width) {
       add({place, of_samples(from), of_samples(to), element, load.rows * width, 0, times, item});
     };
-    for (int i = 0; i < piece.end_step - piece.first_step; ++i) {
-      int const s = forward ? piece.first_step + i : piece.end_step - 1 - i;
-      if (place == transfer_place::forward_again && (plan.recomputes.steps[s] >> what & 1) == 0)
+    for (int i = 0; i < piece.end_node - piece.first_node; ++i) {
+      int const s = forward ? piece.first_node + i : piece.end_node - 1 - i;
+      if (place == transfer_place::recompute && (plan.recomputes.nodes[s] >> what & 1) == 0)
         continue;
-      auto const& now = plan.steps[s];
-      if (now.kind == step_kind::move && (forward || plan.needs_gradient[now.in])) {
+      auto const& now = plan.nodes[s];
+      if (now.kind == program_node_kind::move && (forward || plan.needs_gradient[now.in])) {
         auto const row =
             row_of_move(plan.values, now, forward ? direction::forward : direction::backward);
         send(row.from, row.to, transfer_element::compute, plan.values[now.in].info.width);
       }
-      if (now.kind == step_kind::leaf) {
+      if (now.kind == program_node_kind::leaf) {
         auto const& form = *plan.forms[now.leaf];
         for (int k = 0; k < form.inner_count; ++k) {
           auto const& move = form.inner[std::size_t(k)];
@@ -206,11 +207,10 @@ struct transfer_lister {
     bool const forward = place == transfer_place::activation_edge;
     if (!forward && !plan.sends_gradient(unit)) return;
     auto const where = of_samples(forward ? what.at : dual(what.at));
-    int const before = plan.stage_of(unit - 1), behind = plan.stage_of(unit);
-    add({place, where.on_stage(forward ? before : behind),
-         where.on_stage(forward ? behind : before), transfer_element::compute,
-         local_block(what, load.rows, plan.tensor_ranks).count(), 0, load.microbatches, -1, -1,
-         unit});
+    int const before = plan.stage_of(unit - 1), after = plan.stage_of(unit);
+    add({place, where.on_stage(forward ? before : after), where.on_stage(forward ? after : before),
+         transfer_element::compute, local_block(what, load.rows, plan.tensor_ranks).count(), 0,
+         load.microbatches, -1, -1, unit});
   }
 
   /// Returns the element type of parameters as layers see them, which may differ from the
@@ -335,9 +335,10 @@ struct transfer_lister {
   /// Adds all transfers of a place, one after the other.
   [[gnu::cold]] constexpr void rows(transfer_place place) {
     switch (place) {
-      case transfer_place::agreement:
+      case transfer_place::consistency:
         // Each rank writes its numbers to a part of its own, among zeros.
-        return add_sum(place, over_all_ranks(), std::size_t(plan.grid.world_size()) * agreed_fields,
+        return add_sum(place, over_all_ranks(),
+                       std::size_t(plan.grid.world_size()) * compared_fields,
                        transfer_element::bits);
       case transfer_place::labels: return add_sum(place, over_samples(), terms());
       case transfer_place::slices: return add_slices();
@@ -363,7 +364,7 @@ struct transfer_lister {
       case transfer_place::gather_parameters:
       case transfer_place::parameters:
       case transfer_place::forward:
-      case transfer_place::forward_again:
+      case transfer_place::recompute:
       case transfer_place::backward:
       case transfer_place::activation_edge:
       case transfer_place::gradient_edge:
@@ -397,7 +398,7 @@ struct transfer_lister {
       add_pass(kind);
     if (part == job_part::training) {
       if (plan.recomputes.any())
-        reruns = count_reruns(plan.items, plan.recomputes, plan.chunks_of(stage), passes);
+        recomputed = count_recomputes(plan.items, plan.recomputes, plan.chunks_of(stage), passes);
       for (work const kind : {work::receive_gradient, work::backward, work::send_gradient})
         add_pass(kind);
       add_microbatch_sums();
@@ -425,10 +426,10 @@ struct transfer_lister {
   [[gnu::cold]] constexpr void each_unit(int item) { order_of_unit(*this, item, item); }
   [[gnu::cold]] constexpr void forward(int item) { add_item(transfer_place::forward, item); }
   [[gnu::cold]] constexpr void backward(int item, int) { add_item(transfer_place::backward, item); }
-  [[gnu::cold]] constexpr void run_again(int item, int) {
-    for (int what = 0; what < again_kinds && !reruns.empty(); ++what)
-      add_item(transfer_place::forward_again, item, reruns[std::size_t(item * again_kinds + what)],
-               what);
+  [[gnu::cold]] constexpr void recompute(int item, int) {
+    for (int what = 0; what < granularities && !recomputed.empty(); ++what)
+      add_item(transfer_place::recompute, item,
+               recomputed[std::size_t(item * granularities + what)], what);
   }
 
   [[gnu::cold]] constexpr void each_reduced() { order_of_buckets(*this, all_buckets{}); }

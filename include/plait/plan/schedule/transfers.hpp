@@ -107,8 +107,8 @@ constexpr lean_vector<transfer> values_of(int stage, workload const& load, job_p
   workload const load{.stops = true};
   std::vector<scheduled_work> const no_passes;
   transfer_lister list{plan, none, 0, load, job_part::training, no_passes, true};
-  for (auto const place : {transfer_place::agreement, transfer_place::labels, transfer_place::loss,
-                           transfer_place::norm_partials})
+  for (auto const place : {transfer_place::consistency, transfer_place::labels,
+                           transfer_place::loss, transfer_place::norm_partials})
     list.rows(place);
   return std::move(list.out);
 }

@@ -45,8 +45,8 @@ struct activation_layout {
   std::array<slots, static_cast<std::size_t>(Leaves)> saved_offset{};
   std::array<slots, static_cast<std::size_t>(Leaves)> scratch_offset{};
   std::array<std::size_t, items> activation_stash_bytes{};  ///< with recomputed buffers
-  /// For each item and each `again` of a unit: the end of the part that is in the stash.
-  std::array<std::array<std::size_t, again_kinds>, items> stash_end{};
+  /// For each item and each `granularity` of a unit: the end of the part that is in the stash.
+  std::array<std::array<std::size_t, granularities>, items> stash_end{};
   /// Bytes of the item's output, which is first in its stash.
   std::array<std::size_t, items> output_bytes{};
   std::array<std::size_t, items> input_bytes{};
@@ -134,7 +134,7 @@ template <int Leaves>
       }
     };
     for (int level = made_never; level >= (levels.size() == 0 ? made_never : 0); --level) {
-      if (level < again_kinds) out.stash_end[at][static_cast<std::size_t>(level)] = kept;
+      if (level < granularities) out.stash_end[at][static_cast<std::size_t>(level)] = kept;
       for (int value = first_value; value < v; ++value) {
         auto const index = static_cast<std::size_t>(value);
         auto const& where = storage.values[index];
@@ -160,12 +160,12 @@ template <int Leaves>
       // same time, but a later leaf may have more values below its scratch.
       forward = backward = both;
     }
-    for (int s = piece.first_step; s < piece.end_step; ++s) {
-      auto const& now = code.steps[s];
-      if (now.kind == step_kind::move)
+    for (int s = piece.first_node; s < piece.end_node; ++s) {
+      auto const& now = code.nodes[s];
+      if (now.kind == program_node_kind::move)
         out.staging_bytes[at] =
             std::max({out.staging_bytes[at], bytes_of(now.in), bytes_of(now.out)});
-      if (now.kind != step_kind::leaf || !leaves[now.leaf].is_trained()) continue;
+      if (now.kind != program_node_kind::leaf || !leaves[now.leaf].is_trained()) continue;
       out.gradient_stash_offset[static_cast<std::size_t>(now.leaf)] = out.gradient_stash_bytes[at];
       if (!leaves[now.leaf].is_loss) out.gradient_stash_bytes[at] += bytes_of(now.out);
     }
@@ -220,9 +220,9 @@ struct stored_buckets {
   lean_vector<std::size_t> base{};    ///< offset of each bucket, in elements
   lean_vector<std::size_t> blocks{};  ///< number of blocks that each bucket is cut into
   element_range room{};
-  element_range frozen_room{};  ///< second staging buffer, for frozen buckets
-  std::size_t behind = 0;       ///< offset of the elements that follow the buckets
-  std::size_t count = 0;        ///< elements of the arena
+  element_range frozen_room{};    ///< second staging buffer, for frozen buckets
+  std::size_t after_buckets = 0;  ///< offset of the elements that follow the buckets
+  std::size_t count = 0;          ///< elements of the arena
 };
 
 /// The place of a parameter within its unit.
@@ -297,7 +297,7 @@ struct parameter_layout {
   /// Returns the place in an arena of element `offset` of the layout, whose region the arena has
   /// whole.
   [[nodiscard]] constexpr std::size_t place_in(stored_buckets const& at, std::size_t offset) const {
-    if (offset >= count()) return at.behind + offset - count();
+    if (offset >= count()) return at.after_buckets + offset - count();
     auto const& last = regions[over_tensor];
     return last.count > 0 && offset >= last.offset
                ? at.base[buckets.size() - 1] + offset - last.offset
@@ -497,9 +497,9 @@ constexpr lean_vector<owned_block> blocks_of_buckets(lean_vector<bucket> const& 
   for (std::size_t b = 0; b < out.size(); ++b) {
     // An arena may hold a longer block; find the part of it that is owned.
     auto const& whole = layout.buckets[b].elements;
-    std::size_t const behind = out[b].elements.offset - whole.offset;
+    std::size_t const offset = out[b].elements.offset - whole.offset;
     auto const place_in = [&](stored_buckets const& at) {
-      return at.base[b] + behind % (whole.count / at.blocks[b]);
+      return at.base[b] + offset % (whole.count / at.blocks[b]);
     };
     out[b].parameters_at = place_in(layout.parameters_at);
     out[b].gradients_at = place_in(layout.gradients_at);

@@ -149,7 +149,7 @@ struct arena_cut {
   auto& kept = layout.parameters_at;
   add(kept, layout.buckets, parameters.blocks);
   add(kept, layout.frozen_buckets, parameters.blocks);
-  kept.behind = kept.count;
+  kept.after_buckets = kept.count;
   if (!parameters.is_cut) kept.count += layout.frozen_count;
   else
     for (int const region : {parameter_layout::over_batch, parameter_layout::frozen})
@@ -157,7 +157,7 @@ struct arena_cut {
           add_room(kept, room_for_two(layout, uses, chunks, region, units_use::all));
   auto& summed = layout.gradients_at;
   add(summed, layout.buckets, gradients.blocks);
-  summed.behind = summed.count;
+  summed.after_buckets = summed.count;
   summed.count += layout.tied_count;
   if (gradients.is_cut)
     summed.room = add_room(summed, room_for_two(layout, uses, chunks, 0, units_use::summed));
@@ -311,7 +311,7 @@ struct gather_plan {
                                          lean_vector<int> const& order, int first_bit) {
   bucket_staging inside(layout, room);
   std::array<int, 2> last_use{-1, -1};  // last operation that used the bucket at each end
-  auto const let_go = [&](std::size_t end) {
+  auto const release = [&](std::size_t end) {
     int const operation = std::exchange(last_use[end], -1);
     if (operation >= 0) out.releases[std::size_t(operation)] |= (end == 1 ? 2 : 1) << first_bit;
   };
@@ -322,12 +322,12 @@ struct gather_plan {
   for (std::size_t i = 0; i < order.size(); ++i) {
     auto const here = uses_of(i);
     int ahead = -1;  // bucket of the next operation that was just gathered
-    auto const bring = [&](int number) {
+    auto const copy_block = [&](int number) {
       staging_place at;
       if (number < 0 || inside.has(number) || !inside.put(number, here, ahead, at)) return;
       out.gathers.push_back({static_cast<int>(i), number, at});
       for (std::size_t const end : {std::size_t{0}, std::size_t{1}})
-        if (at.takes_all || at.at_end == (end == 1)) let_go(end);
+        if (at.takes_all || at.at_end == (end == 1)) release(end);
     };
     auto const use = [&](int number) {
       if (number < 0) return;
@@ -335,15 +335,15 @@ struct gather_plan {
       out.ends[i] |= (end == 1 ? 2 : 1) << first_bit;
       last_use[end] = static_cast<int>(i);
     };
-    bring(here.first), bring(here.second);
+    copy_block(here.first), copy_block(here.second);
     use(here.first), use(here.second);
     if (i + 1 == order.size()) break;
     auto const next = uses_of(i + 1);
-    bring(next.first);
+    copy_block(next.first);
     ahead = next.first;
-    bring(next.second);
+    copy_block(next.second);
   }
-  let_go(0), let_go(1);
+  release(0), release(1);
 }
 
 /// Returns the ranges of units that one pass through a chunk runs as separate operations, in the

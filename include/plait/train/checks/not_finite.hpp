@@ -7,7 +7,7 @@
 
 #include "plait/core/header_only.hpp"
 #include "plait/run/forward_watch.hpp"
-#include "plait/train/checks/agreement.hpp"
+#include "plait/train/checks/consistency_check.hpp"
 #include "plait/train/options/trainer_options.hpp"
 
 namespace plait::execution {
@@ -18,8 +18,8 @@ namespace plait::execution {
 /// `layers`: the names of all layers; `of`: the report of the step; `last`: the report of the
 /// previous step, if there was one; `mine`: the result of the search for a layer on this rank.
 ///
-/// Moves: one call of agreement_room::of_all.
-[[gnu::cold]] std::string not_finite_text(agreement_room const& room,
+/// Moves: one call of number_gather::of_all.
+[[gnu::cold]] std::string not_finite_text(number_gather const& gather,
                                           std::vector<std::string> const& layers,
                                           step_report const& of,
                                           std::optional<step_report> const& last,

@@ -13,19 +13,19 @@
 
 namespace plait::execution {
 
-PLAIT_DECL std::string not_finite_text(agreement_room const& room,
+PLAIT_DECL std::string not_finite_text(number_gather const& gather,
                                        std::vector<std::string> const& layers,
                                        step_report const& of,
                                        std::optional<step_report> const& last,
                                        forward_watch const& mine) {
   enum field : std::size_t { found, site, microbatch, leaf, copy };
-  std::vector<std::uint64_t> values(agreed_fields);
+  std::vector<std::uint64_t> values(compared_fields);
   values[found] = mine.found ? 1 : 0;
   values[site] = mine.site;
   values[microbatch] = static_cast<std::uint64_t>(mine.microbatch);
   values[leaf] = static_cast<std::uint64_t>(mine.leaf);
   values[copy] = static_cast<std::uint64_t>(mine.copy);
-  auto const all = room.of_all(values);
+  auto const all = gather.of_all(values);
 
   std::uint64_t const* first = nullptr;
   std::size_t first_rank = 0;

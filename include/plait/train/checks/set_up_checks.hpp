@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "plait/core/concat.hpp"
-#include "plait/core/digest.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/fields.hpp"
+#include "plait/core/hash.hpp"
 #include "plait/core/header_only.hpp"
 #include "plait/core/lean_vector.hpp"
 #include "plait/core/number_range.hpp"
@@ -17,7 +17,7 @@
 #include "plait/mesh/mesh.hpp"
 #include "plait/plan/sharding/parameter_blocks.hpp"
 #include "plait/tensor/batch.hpp"
-#include "plait/train/checks/agreement.hpp"
+#include "plait/train/checks/consistency_check.hpp"
 #include "plait/train/options/optimizer.hpp"
 #include "plait/train/options/parameter_groups.hpp"
 #include "plait/train/options/rates.hpp"
@@ -105,17 +105,17 @@ template <class Optimizer>
 }
 
 /// Returns a number that changes if any of the factors changes.
-[[gnu::cold]] std::uint64_t digest_of(lean_vector<named_factors> const& all);
+[[gnu::cold]] std::uint64_t hash_of(lean_vector<named_factors> const& all);
 
-/// Requires that all ranks have the same text `mine`. Only the first `agreed_fields` * 8 bytes are
-/// compared.
+/// Requires that all ranks have the same text `mine`. Only the first `compared_fields` * 8 bytes
+/// are compared.
 ///
 /// Errors: input_error with both texts, on all ranks.
-[[gnu::cold]] void compare_text(agreement_room const& room, std::string const& subject,
+[[gnu::cold]] void compare_text(number_gather const& gather, std::string const& subject,
                                 std::string const& what, std::string const& mine);
 /// Compares the factors of all parameters, 32 parameters at a time, and throws an error that names
-/// the first parameter whose factors differ. Ranks call it if the digests of their factors differ.
-[[gnu::cold]] void compare_factors(agreement_room const& room, std::string const& subject,
+/// the first parameter whose factors differ. Ranks call it if the hashes of their factors differ.
+[[gnu::cold]] void compare_factors(number_gather const& gather, std::string const& subject,
                                    lean_vector<named_factors> const& all);
 
 /// The numbers of a plan that ranks compare.
@@ -125,12 +125,12 @@ struct plan_numbers {
   lean_vector<model_parameter> parameters{};
   int slices = 0;
   std::size_t bucket_bytes = 0;
-  int level = 0;             ///< the level of zero<Level>, or 0
-  std::uint64_t reruns = 0;  ///< a digest of the steps that units recompute, 0 if there are none
+  int level = 0;                 ///< the level of zero<Level>, or 0
+  std::uint64_t recomputed = 0;  ///< a hash of the steps that units recompute, 0 if there are none
 };
-/// Returns a digest of the steps that the plan recomputes and of the units in which it does so; 0
+/// Returns a hash of the steps that the plan recomputes and of the units in which it does so; 0
 /// if it recomputes none.
-[[nodiscard]] [[gnu::cold]] std::uint64_t digest_of(recompute_table const& reruns);
+[[nodiscard]] [[gnu::cold]] std::uint64_t hash_of(recompute_table const& recomputed);
 template <class Plan>
 [[gnu::cold]] plan_numbers numbers_to_compare(mesh const& grid) {
   return {Plan::parameter_count(),
@@ -139,24 +139,24 @@ template <class Plan>
           Plan::slices,
           Plan::bucket_bytes,
           int(Plan::cuts_arenas) + int(Plan::rules.sums_blocks()) + int(Plan::rules.keeps_blocks()),
-          digest_of(Plan::recomputes)};
+          hash_of(Plan::recomputes)};
 }
 
 /// Requires that all ranks construct the same trainer. The ranks compare the plan, the options, and
 /// the learning rate's factor at steps 0, 1, 2, 4, ... 2^20. They compare the optimizer by its
-/// settings, its numbers at steps 0 and 1, and a digest of the factors of all parameters. All of
-/// these are numbers in one agreement. Only if the digests differ do the ranks compare the factors
-/// of each parameter, so that the error names the parameter. In a reproducible plan they also
-/// compare `device_kind`, because the last bits of results depend on the device.
+/// settings, its numbers at steps 0 and 1, and a hash of the factors of all parameters. All of
+/// these are numbers in one consistency_check. Only if the hashes differ do the ranks compare the
+/// factors of each parameter, so that the error names the parameter. In a reproducible plan they
+/// also compare `device_kind`, because the last bits of results depend on the device.
 ///
 /// Errors: input_error that names the first difference, on all ranks.
 template <class Optimizer>
-[[gnu::cold]] void compare_trainers(agreement_room const& room, plan_numbers const& plan,
+[[gnu::cold]] void compare_trainers(number_gather const& gather, plan_numbers const& plan,
                                     std::uint64_t number, Optimizer const& optimizer,
                                     trainer_options const& options,
                                     std::string const& device_kind) {
   std::string const subject = concat({"trainer ", number});
-  agreement mine(subject);
+  consistency_check mine(subject);
   mine.add("the number of trainers made so far", number);
   mine.add("the parameters of the model", plan.parameter_count);
   mine.add("precision (bytes of an activation, a parameter, a gradient, as digits)",
@@ -164,7 +164,7 @@ template <class Optimizer>
   mine.add("the slices of reproducible<Slices>", plan.slices);
   mine.add("the least bytes of a bucket of gradients", plan.bucket_bytes);
   mine.add("the level of zero<Level>, or 0", plan.level);
-  mine.add("the steps that recompute<...> repeats, as a digest, or 0", plan.reruns);
+  mine.add("the steps that recompute<...> repeats, as a hash, or 0", plan.recomputed);
   mine.add("seed", options.seed);
   mine.add("clip", options.clip);
   mine.add("average", options.average);
@@ -186,21 +186,21 @@ template <class Optimizer>
   }
   auto const factors = factors_of_model(optimizer, options, plan.parameters);
   std::string const last = "the factors of the parameters";
-  mine.add(last, digest_of(factors));
-  auto const all = room.of_all(mine.mine());
-  if (mine.first_difference(all) == last) compare_factors(room, subject, factors);
-  mine.require_equal(room, all);
+  mine.add(last, hash_of(factors));
+  auto const all = gather.of_all(mine.mine());
+  if (mine.first_difference(all) == last) compare_factors(gather, subject, factors);
+  mine.require_equal(gather, all);
   if (plan.slices > 0)
-    compare_text(room, subject,
+    compare_text(gather, subject,
                  "what decides on the last bits of results, which reproducible<Slices> needs to be "
                  "the same",
                  device_kind);
 }
 
-/// Returns a digest of this rank's samples in a batch.
+/// Returns a hash of this rank's samples in a batch.
 template <class Memory>
-[[gnu::cold]] std::uint64_t digest_of(device_batch<Memory> const& batch) {
-  digest out;
+[[gnu::cold]] std::uint64_t hash_of(device_batch<Memory> const& batch) {
+  hash out;
   auto const add = [&](void const* data, std::size_t bytes) {
     if (data != nullptr) out.add({static_cast<std::byte const*>(data), bytes});
   };
@@ -212,13 +212,13 @@ template <class Memory>
 }
 
 /// Requires that ranks with the same coordinates on the batch axes, such as the two tensor ranks of
-/// a data rank, have the same samples. `digests`: the digest of each rank's samples.
+/// a data rank, have the same samples. `hashes`: the hash of each rank's samples.
 ///
-/// Errors: input_error that names two ranks and their digests, on all ranks. If only newcomers to
-///         an elastic job differ, refuse_newcomers throws instead.
-[[gnu::cold]] void require_same_samples(agreement_room const& room, std::string const& subject,
+/// Errors: input_error that names two ranks and their hashes, on all ranks. If only ranks that join
+///         an elastic job differ, refuse_joining_ranks throws instead.
+[[gnu::cold]] void require_same_samples(number_gather const& gather, std::string const& subject,
                                         std::uint64_t step,
-                                        lean_vector<std::uint64_t> const& digests);
+                                        lean_vector<std::uint64_t> const& hashes);
 
 /// Requires that all ranks use the same batches: the same options and data set, and equal samples
 /// in the first batch that they use. In an evaluation all ranks must also have the same measures;
@@ -226,12 +226,12 @@ template <class Memory>
 ///
 /// Errors: input_error that names the first difference, on all ranks.
 template <class Memory>
-[[gnu::cold]] void compare_batches(agreement_room const& room, device_batch<Memory> const& batch,
+[[gnu::cold]] void compare_batches(number_gather const& gather, device_batch<Memory> const& batch,
                                    std::string const& measures) {
   auto const& of = *batch.description;
   std::string const subject = concat({"batches ", of.number}), last = "the measures";
   std::string const text = "what the data set says that it is";
-  agreement mine(subject);
+  consistency_check mine(subject);
   mine.add("the number of batches made so far", of.number);
   mine.add("the samples of a global batch", of.samples);
   mine.add("the samples of the data set", of.data_set);
@@ -244,21 +244,21 @@ template <class Memory>
   mine.add("how (1 if samples are shuffled)", of.is_shuffled);
   mine.add("last (1 if the last batch is kept)", of.keeps_last);
   mine.add("for_evaluation", of.for_evaluation);
-  mine.add(text, digest().add(of.text).value());
+  mine.add(text, hash().add(of.text).value());
   mine.add("the fingerprint of the data set, of which each data rank takes its share", of.content);
   mine.add("the step whose batch is used first", batch.step);
-  mine.add(last, digest().add(measures).value());
+  mine.add(last, hash().add(measures).value());
   auto numbers = mine.mine();
-  numbers.resize(agreed_fields);
-  numbers.back() = digest_of(batch);  // the last number, which may differ between data ranks
-  auto const all = room.of_all(numbers);
+  numbers.resize(compared_fields);
+  numbers.back() = hash_of(batch);  // the last number, which may differ between data ranks
+  auto const all = gather.of_all(numbers);
   auto const first = mine.first_difference(all);
-  if (first == last) compare_text(room, subject, last, measures);
-  if (first == text) compare_text(room, subject, text, of.text);
-  mine.require_equal(room, all);
-  lean_vector<std::uint64_t> digests;
-  for (std::size_t on = 0; on < all.size(); ++on) digests.push_back(all[on][agreed_fields - 1]);
-  require_same_samples(room, subject, batch.step, digests);
+  if (first == last) compare_text(gather, subject, last, measures);
+  if (first == text) compare_text(gather, subject, text, of.text);
+  mine.require_equal(gather, all);
+  lean_vector<std::uint64_t> hashes;
+  for (std::size_t on = 0; on < all.size(); ++on) hashes.push_back(all[on][compared_fields - 1]);
+  require_same_samples(gather, subject, batch.step, hashes);
 }
 
 /// Remembers the sources of batches that the ranks have compared, so that they compare each source

@@ -8,7 +8,7 @@
 #include <cstring>
 
 #include "plait/core/quote.hpp"
-#include "plait/train/checks/newcomers.hpp"
+#include "plait/train/checks/require_same.hpp"
 
 namespace plait::execution {
 
@@ -58,85 +58,79 @@ PLAIT_DECL void check_groups(std::vector<parameter_group> const& groups,
   }
 }
 
-PLAIT_DECL std::uint64_t digest_of(lean_vector<named_factors> const& all) {
-  digest out;
+PLAIT_DECL std::uint64_t hash_of(lean_vector<named_factors> const& all) {
+  hash out;
   for (auto const& [name, factors] : all)
     for (double const factor : {factors.rate, factors.decay})
       out.add(std::bit_cast<std::uint64_t>(factor + 0.0));
   return out.value();
 }
 
-PLAIT_DECL std::uint64_t digest_of(recompute_table const& reruns) {
-  digest out;
-  if (!reruns.any()) return 0;
-  for (auto const bits : reruns.steps) out.add(std::uint64_t{bits});
-  for (auto const what : reruns.units) out.add(static_cast<std::uint64_t>(what));
+PLAIT_DECL std::uint64_t hash_of(recompute_table const& recomputed) {
+  hash out;
+  if (!recomputed.any()) return 0;
+  for (auto const bits : recomputed.nodes) out.add(std::uint64_t{bits});
+  for (auto const what : recomputed.units) out.add(static_cast<std::uint64_t>(what));
   return out.value();
 }
 
-PLAIT_DECL void compare_text(agreement_room const& room, std::string const& subject,
+PLAIT_DECL void compare_text(number_gather const& gather, std::string const& subject,
                              std::string const& what, std::string const& mine) {
-  std::vector<std::uint64_t> packed(agreed_fields);
-  constexpr std::size_t most = agreed_fields * sizeof(std::uint64_t);
+  std::vector<std::uint64_t> packed(compared_fields);
+  constexpr std::size_t most = compared_fields * sizeof(std::uint64_t);
   std::memcpy(packed.data(), mine.data(), std::min(mine.size(), most));
-  auto const all = room.of_all(packed);
+  auto const all = gather.of_all(packed);
   auto const text_of = [&](std::size_t of) {
     std::string text(most, '\0');
     std::memcpy(text.data(), all[of], most);
     return detail::in_quotes(text.substr(0, text.find('\0')));
   };
-  refuse_newcomers(room.generation, [&](int other, int reference) {
-    auto const here = text_of(std::size_t(other)), there = text_of(std::size_t(reference));
-    return here == there
-               ? std::string{}
-               : concat({subject, ": ", what, ": ", here, " here and ", there, " in the job"});
+  require_same(gather.generation, all.size(), subject, [&](int rank, int other) -> rank_difference {
+    auto const one = text_of(std::size_t(rank)), two = text_of(std::size_t(other));
+    if (one == two) return {};
+    return {what, one, two};
   });
-  for (std::size_t other = 1; other < all.size(); ++other)
-    if (text_of(other) != text_of(0))
-      throw input_error({subject, ": the ranks differ in ", what, ": ", text_of(0), " on rank 0, ",
-                         text_of(other), " on rank ", other});
 }
 
-PLAIT_DECL void compare_factors(agreement_room const& room, std::string const& subject,
+PLAIT_DECL void compare_factors(number_gather const& gather, std::string const& subject,
                                 lean_vector<named_factors> const& all) {
-  constexpr std::size_t at_a_time = agreed_fields / 2;
+  constexpr std::size_t at_a_time = compared_fields / 2;
   for (std::size_t begin = 0; begin < all.size(); begin += at_a_time) {
-    agreement mine(subject);
+    consistency_check mine(subject);
     for (std::size_t i = begin; i < std::min(all.size(), begin + at_a_time); ++i) {
       mine.add(concat({"the rate of parameter '", all[i].name, "'"}), all[i].factors.rate);
       mine.add(concat({"the decay of parameter '", all[i].name, "'"}), all[i].factors.decay);
     }
-    mine.require_equal(room, room.of_all(mine.mine()));
+    mine.require_equal(gather, gather.of_all(mine.mine()));
   }
 }
 
-PLAIT_DECL void require_same_samples(agreement_room const& room, std::string const& subject,
-                                     std::uint64_t step,
-                                     lean_vector<std::uint64_t> const& digests) {
-  auto const& grid = room.grid;
+PLAIT_DECL void require_same_samples(number_gather const& gather, std::string const& subject,
+                                     std::uint64_t step, lean_vector<std::uint64_t> const& hashes) {
+  auto const& grid = gather.grid;
   auto const data_rank_of = [&](std::size_t rank) {
     return grid.place_in_group(grid.coordinates_of(int(rank)), batch_axes);
   };
-  refuse_newcomers(room.generation, [&](int of_rank, int) {
-    auto const& accepted = room.generation->accepted();
+  refuse_joining_ranks(gather.generation, [&](int of_rank, int) {
+    auto const& accepted = gather.generation->accepted();
     auto const other = std::size_t(of_rank);
-    for (std::size_t one = 0; one < digests.size(); ++one)
-      if (data_rank_of(one) == data_rank_of(other) && digests[one] != digests[other] &&
+    for (std::size_t one = 0; one < hashes.size(); ++one)
+      if (data_rank_of(one) == data_rank_of(other) && hashes[one] != hashes[other] &&
           (accepted[one] || !accepted[other]))
-        return concat({subject, ": the samples of step ", step, " have the digest ", digests[other],
-                       " here and ", digests[one], " on another rank of the replica"});
+        return concat({subject, ": the samples of step ", step, " have the hash ", hashes[other],
+                       " here and ", hashes[one], " on another rank of the replica"});
     return std::string{};
   });
-  std::vector<std::size_t> first(std::size_t(grid.size(batch_axes)), digests.size());
-  for (std::size_t rank = 0; rank < digests.size(); ++rank) {
+  std::vector<std::size_t> first(std::size_t(grid.size(batch_axes)), hashes.size());
+  for (std::size_t rank = 0; rank < hashes.size(); ++rank) {
     int const data_rank = data_rank_of(rank);
     auto& other = first[std::size_t(data_rank)];  // the first rank of this data rank
-    if (other == digests.size()) other = rank;
-    if (digests[other] == digests[rank]) continue;
+    if (other == hashes.size()) other = rank;
+    if (hashes[other] == hashes[rank]) continue;
     throw input_error({subject, ": rank ", other, " and rank ", rank, " are both data rank ",
                        data_rank, ", and their samples of step ", step,
-                       " are not the same: these have the digest ", digests[other], " on rank ",
-                       other, " and ", digests[rank], " on rank ", rank,
+                       " are not the same: these have the hash ", hashes[other], " on rank ", other,
+                       " and ", hashes[rank], " on rank ", rank,
                        "; a data set gives the same inputs, targets and weights of a sample on "
                        "every rank"});
   }

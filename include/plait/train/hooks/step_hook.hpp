@@ -3,7 +3,7 @@
 
 #include "plait/core/function_reference.hpp"
 #include "plait/plan/sharding/parameter_blocks.hpp"
-#include "plait/train/checks/agreement.hpp"
+#include "plait/train/checks/consistency_check.hpp"
 #include "plait/train/options/trainer_options.hpp"
 
 namespace plait::execution {
@@ -17,7 +17,7 @@ using end_of_job = function_reference<void(int signal)>;
 struct counted_votes {
   double sum;  ///< sum of the votes; a hook that has dealt with them sets it to 0
   step_report const& report;
-  agreement_room const& room;
+  number_gather const& gather;
   end_of_job end;
 };
 

@@ -20,7 +20,7 @@
 #include "plait/core/function_reference.hpp"
 #include "plait/plan/model/workload.hpp"
 #include "plait/plan/plan_facts.hpp"
-#include "plait/train/checks/agreement.hpp"
+#include "plait/train/checks/consistency_check.hpp"
 #include "plait/train/hooks/step_hook.hpp"
 #include "plait/train/options/stop_on_signals.hpp"
 #include "plait/train/state/training_state.hpp"
@@ -30,9 +30,9 @@ namespace plait::execution {
 /// Connects a trainer to the generation of an elastic job; in other jobs all calls do nothing. A
 /// generation is a period in which the ranks of the job do not change. The trainer of the next
 /// generation continues from the state that the last generation has left in the memory of the
-/// ranks. For example, 8 ranks have done step 99 when one of them fails. The other 7 and a newcomer
-/// make trainers: take_over() finds the state on 7 of them, introduce() tells all ranks that the
-/// eighth is new, and meet() sends the state to the eighth. Then all 8 begin step 100. While it
+/// ranks. For example, 8 ranks have done step 99 when one of them fails. The other 7 and a joining
+/// rank make trainers: take_over() finds the state on 7 of them, introduce() tells all ranks that
+/// the eighth is new, and meet() sends the state to the eighth. Then all 8 begin step 100. While it
 /// trains, the hook votes for an end if the ranks are about to change, so that all ranks leave
 /// after the same step.
 ///
@@ -104,13 +104,14 @@ class trainer_generation : public step_hook {
   /// are newcomers.
   ///
   /// Moves: one all_reduce of the set-up.
-  [[gnu::cold]] void introduce(agreement_room const& room);
+  [[gnu::cold]] void introduce(number_gather const& gather);
   /// Brings all ranks to the newest step that a rank has done. catch_up(numbers) updates a rank
   /// that lacks only this step. If some part of the state is on no rank any more, the function
   /// calls start(), and training begins with step 0.
   ///
   /// \see transfer_state
-  [[gnu::cold]] void meet(agreement_room const& room, workload const& load, std::string const& name,
+  [[gnu::cold]] void meet(number_gather const& gather, workload const& load,
+                          std::string const& name,
                           function_reference<void(Numbers const&)> catch_up,
                           function_reference<void()> start);
 
@@ -121,7 +122,7 @@ class trainer_generation : public step_hook {
   /// find this out. If the ranks of the next generation cannot be looked up now, all ranks wait up
   /// to `for_signals`, because a signal to a whole job arrives at some processes later than at
   /// others.
-  [[nodiscard]] [[gnu::cold]] int signal_to_all(generation& now, agreement_room const& room) const;
+  [[nodiscard]] [[gnu::cold]] int signal_to_all(generation& now, number_gather const& gather) const;
   [[nodiscard]] generation* get() const {
     if constexpr (is_of_elastic) return rank_.generation();
     else return nullptr;
@@ -141,7 +142,7 @@ template <class Rank, class Numbers, class Elements>
 void trainer_generation<Rank, Numbers, Elements>::end(generation& now, counted_votes& votes) {
   if (votes.sum >= generation::job_cannot_go_on) return votes.end(0);
   votes.sum = 0;
-  signal_ = signal_to_all(now, votes.room);
+  signal_ = signal_to_all(now, votes.gather);
   if (signal_ == 0) now.end(concat({"the ranks change after step ", held_->step - 1}));
 }
 
@@ -181,11 +182,11 @@ bool trainer_generation<Rank, Numbers, Elements>::take_over(Store& store, bool h
 }
 
 template <class Rank, class Numbers, class Elements>
-void trainer_generation<Rank, Numbers, Elements>::introduce(agreement_room const& room) {
+void trainer_generation<Rank, Numbers, Elements>::introduce(number_gather const& gather) {
   if constexpr (is_of_elastic)
     if (auto* const now = get(); now != nullptr) {
       std::vector<std::uint64_t> const mine(1, now->carried().is_accepted ? 1 : 0);
-      auto const all = room.of_all(mine);
+      auto const all = gather.of_all(mine);
       std::vector<char> accepted;
       for (std::size_t of = 0; of < all.size(); ++of) accepted.push_back(all[of][0] != 0);
       now->know_accepted(std::move(accepted));
@@ -194,11 +195,11 @@ void trainer_generation<Rank, Numbers, Elements>::introduce(agreement_room const
 
 template <class Rank, class Numbers, class Elements>
 void trainer_generation<Rank, Numbers, Elements>::meet(
-    agreement_room const& room, workload const& load, std::string const& name,
+    number_gather const& gather, workload const& load, std::string const& name,
     function_reference<void(Numbers const&)> catch_up, function_reference<void()> start) {
   if constexpr (is_of_elastic)
     if (auto* const now = get(); now != nullptr) {
-      auto const what = transfer_state<Elements>(rank_, room, *held_, plan_, load, catch_up);
+      auto const what = transfer_state<Elements>(rank_, gather, *held_, plan_, load, catch_up);
       is_held_ = what == transferred_state::state;
       if (what == transferred_state::lost) {
         if (rank_.is_root())
@@ -220,15 +221,15 @@ void trainer_generation<Rank, Numbers, Elements>::meet(
 
 template <class Rank, class Numbers, class Elements>
 int trainer_generation<Rank, Numbers, Elements>::signal_to_all(generation& now,
-                                                               agreement_room const& room) const {
+                                                               number_gather const& gather) const {
   enum field : std::size_t { caught, alone, late };
   auto const begin = std::chrono::steady_clock::now();
   for (;; std::this_thread::sleep_for(std::chrono::milliseconds{20})) {
-    std::vector<std::uint64_t> mine(agreed_fields);
+    std::vector<std::uint64_t> mine(compared_fields);
     mine[caught] = static_cast<std::uint64_t>(detail::caught_signal::number().load());
     mine[alone] = now.is_alone() ? 1 : 0;
     mine[late] = std::chrono::steady_clock::now() - begin >= for_signals ? 1 : 0;
-    auto const all = room.of_all(mine);
+    auto const all = gather.of_all(mine);
     auto const of = [&](int other, field what) {
       return all[static_cast<std::size_t>(other)][what];
     };

@@ -41,7 +41,7 @@ class summed_numbers {
   /// Counts the targets of this rank's batch, and uploads `now` with these counts, and the list.
   template <class Rank, class Batch>
   void upload(Rank& rank, Batch const& batch, Numbers& now) {
-    auto const [mine, ranks] = block_of(Plan::samples, rank.grid(), rank.place());
+    auto const [mine, ranks] = block_of(Plan::samples, rank.grid(), rank.coordinates());
     if constexpr (slices == 0) {
       now.label_count = Terms::count_in(batch, 0, batch.microbatches, mine, ranks);
     } else {

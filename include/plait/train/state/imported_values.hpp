@@ -10,16 +10,16 @@
 #include <vector>
 
 #include "plait/core/concat.hpp"
-#include "plait/core/digest.hpp"
 #include "plait/core/error.hpp"
+#include "plait/core/hash.hpp"
 #include "plait/core/lean_vector.hpp"
 #include "plait/core/quote.hpp"
-#include "plait/train/checks/agreement.hpp"
+#include "plait/train/checks/consistency_check.hpp"
 #include "plait/train/checks/set_up_checks.hpp"
 
 namespace plait::execution {
 
-/// The digest of the values that a rank has imported for a parameter.
+/// The hash of the values that a rank has imported for a parameter.
 struct imported_values {
   static constexpr std::uint64_t absent = 0;  ///< the rank has no such parameter
   static constexpr std::uint64_t kept = 1;    ///< the source has left the parameter unchanged
@@ -28,40 +28,40 @@ struct imported_values {
   enum extent { whole, blocks };
 
   std::string name;
-  std::uint64_t digest = kept;  ///< the digest of the values
+  std::uint64_t hash = kept;  ///< the hash of the values
 
   template <class T>
   void read(std::vector<T> const& values) {
-    auto const number = detail::digest().add_many(std::as_bytes(std::span(values))).value();
-    digest = std::max(number, kept + 1);
+    auto const number = detail::hash().add_many(std::as_bytes(std::span(values))).value();
+    hash = std::max(number, kept + 1);
   }
 };
 
-/// Requires that the ranks have imported the same values of a parameter. `all`: the digests of some
-/// parameters on all ranks; `index`: the index of this parameter's digest among a rank's digests.
+/// Requires that the ranks have imported the same values of a parameter. `all`: the hashes of some
+/// parameters on all ranks; `index`: the index of this parameter's hash among a rank's hashes.
 /// `is_same(one, other)`: returns true if two ranks import the same elements of the parameter, so
-/// that their digests must be equal.
+/// that their hashes must be equal.
 ///
 /// Errors: input_error if two ranks that have the parameter differ.
 template <class IsSame>
 [[gnu::cold]] void require_equal_values(std::string const& trainer, std::string const& name,
                                         numbers_of_ranks const& all, std::size_t index,
                                         IsSame is_same) {
-  auto const digest = [&](std::size_t rank) { return all[rank][index]; };
+  auto const hash = [&](std::size_t rank) { return all[rank][index]; };
   auto const said = [&](std::size_t rank) {
     char digits[32];
-    std::snprintf(digits, sizeof digits, "digest %016llx",
-                  static_cast<unsigned long long>(digest(rank)));
-    return concat({(digest(rank) == imported_values::kept ? "left as it was" : std::string(digits)),
+    std::snprintf(digits, sizeof digits, "hash %016llx",
+                  static_cast<unsigned long long>(hash(rank)));
+    return concat({(hash(rank) == imported_values::kept ? "left as it was" : std::string(digits)),
                    " on rank ", rank});
   };
   for (std::size_t at = 0; at < all.size(); ++at)
-    for (std::size_t first = 0; first < at && digest(at) != imported_values::absent; ++first) {
-      if (digest(first) == imported_values::absent) continue;
+    for (std::size_t first = 0; first < at && hash(at) != imported_values::absent; ++first) {
+      if (hash(first) == imported_values::absent) continue;
       bool const same = is_same(int(first), int(at));
       bool const one_kept =
-          (digest(first) == imported_values::kept) != (digest(at) == imported_values::kept);
-      if (one_kept || (same && digest(first) != digest(at)))
+          (hash(first) == imported_values::kept) != (hash(at) == imported_values::kept);
+      if (one_kept || (same && hash(first) != hash(at)))
         throw input_error({trainer, ": import_parameters: the ranks differ in the values of ",
                            in_quotes(name), ": ", said(first), ", ", said(at),
                            "; the source gives the same whole values on every rank"});
@@ -75,20 +75,20 @@ template <class IsSame>
 ///
 /// Errors: input_error that names the first parameter that differs, on all ranks.
 template <class Plan>
-[[gnu::cold]] std::vector<char> compare_imported(agreement_room const& room,
+[[gnu::cold]] std::vector<char> compare_imported(number_gather const& gather,
                                                  std::string const& trainer,
                                                  lean_vector<imported_values> const& mine,
                                                  imported_values::extent extent) {
-  auto const& grid = room.grid;
+  auto const& grid = gather.grid;
   auto const parameters = parameters_of_model<Plan>(grid);
   std::vector<char> taken(parameters.size());
-  for (std::size_t begin = 0; begin < parameters.size(); begin += agreed_fields) {
-    std::size_t const count = std::min<std::size_t>(agreed_fields, parameters.size() - begin);
-    std::vector<std::uint64_t> digests(agreed_fields, imported_values::absent);
+  for (std::size_t begin = 0; begin < parameters.size(); begin += compared_fields) {
+    std::size_t const count = std::min<std::size_t>(compared_fields, parameters.size() - begin);
+    std::vector<std::uint64_t> hashes(compared_fields, imported_values::absent);
     for (std::size_t i = 0; i < count; ++i)
-      for (auto const& [name, digest] : mine)
-        if (name == parameters[begin + i].name) digests[i] = digest;
-    auto const all = room.of_all(digests);
+      for (auto const& [name, hash] : mine)
+        if (name == parameters[begin + i].name) hashes[i] = hash;
+    auto const all = gather.of_all(hashes);
     for (std::size_t i = 0; i < count; ++i) {
       auto const& [name, dimensions, cut] = parameters[begin + i];
       auto const over = extent == imported_values::blocks ? cut : axis_set{};

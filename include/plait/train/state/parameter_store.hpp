@@ -132,14 +132,14 @@ class parameter_store {
 
   /// Calls source(name, parameter_info, span to fill) for each parameter and keeps this rank's
   /// block. The span has room for the whole parameter without padding. If the source returns false,
-  /// the parameter stays as it is. Returns the digests that ranks compare.
+  /// the parameter stays as it is. Returns the hashes that ranks compare.
   ///
   /// Errors: input_error that names the first parameter with a value that is not finite.
   template <class Source>
   [[gnu::cold]] lean_vector<imported_values> import_from(Source source);
 
   /// Imports this rank's block of each parameter, and reads only these blocks from the source.
-  /// Returns the digests that ranks compare.
+  /// Returns the hashes that ranks compare.
   [[gnu::cold]] lean_vector<imported_values> import_blocks(state_source& source);
 
   /// Fills `block` with this rank's elements of a parameter, and the padding of the block with
@@ -156,7 +156,7 @@ class parameter_store {
   /// Returns this rank's block of a bucket under the kept placement.
   [[nodiscard]] block_of_bucket kept_block(int bucket) const {
     return block_in(layout_, layout_.parameters_at, bucket,
-                    number_of_block(rules().kept, rank_.grid(), rank_.place()));
+                    number_of_block(rules().kept, rank_.grid(), rank_.coordinates()));
   }
   /// Calls action(elements, offset) for this rank's block of each bucket of which the rank keeps
   /// only a block. `elements`: the range of the block in the layout; `offset`: the offset of the
@@ -217,10 +217,10 @@ class parameter_store {
   }
 
   /// Copies the elements of the parameter `where` from offset `from` of the arena `held` to the
-  /// arena `to`, at the offset that the layout gives plus `behind` elements.
+  /// arena `to`, at the offset that the layout gives plus `distance` elements.
   template <class Element>
   void copy(arena const& held, std::size_t from, arena const& to, parameter_block const& where,
-            std::size_t behind = 0) const;
+            std::size_t distance = 0) const;
 
   /// Fills the arenas, including padding, with zeros.
   [[gnu::cold]] void clear();
@@ -249,7 +249,7 @@ parameter_store<Elements, Rank>::parameter_store(Rank& rank, plan_facts const& p
       has_averages_(has_averages),
       layout_(std::move(placed.layout)),
       local_(std::move(placed.local)),
-      owned_(owned_blocks(layout_, rules(), rank.grid(), rank.place())),
+      owned_(owned_blocks(layout_, rules(), rank.grid(), rank.coordinates())),
       owned_count_(owned_.empty() ? 0 : owned_.back().state_offset + owned_.back().elements.count),
       slices_(placed.slices) {
   arenas_.parameters = allocate(stored_count() * sizeof(parameter_element));
@@ -382,7 +382,7 @@ void parameter_store<Elements, Rank>::for_each_kept_block(
     auto const& whole = layout_.bucket_at(b);
     if (whole.region == parameter_layout::over_tensor) continue;
     auto const block = kept_block(int(b));
-    action(element_range{whole.elements.offset + block.behind, block.held.count},
+    action(element_range{whole.elements.offset + block.in_bucket, block.held.count},
            block.held.offset);
   }
 }
@@ -482,11 +482,12 @@ void parameter_store<Elements, Rank>::upload(parameter_block const& parameter,
 template <class Elements, class Rank>
 template <class Element>
 void parameter_store<Elements, Rank>::copy(arena const& held, std::size_t from, arena const& to,
-                                           parameter_block const& where, std::size_t behind) const {
+                                           parameter_block const& where,
+                                           std::size_t distance) const {
   rank_.device()
       .on(stream::compute)
       .copy_bytes(reinterpret_cast<Element const*>(held.data()) + from,
-                  reinterpret_cast<Element*>(to.data()) + behind + where.offset,
+                  reinterpret_cast<Element*>(to.data()) + distance + where.offset,
                   where.count * sizeof(Element));
 }
 

@@ -14,6 +14,7 @@
 #include "plait/core/namespaces.hpp"
 #include "plait/layer/parameter.hpp"
 #include "plait/plan/sharding/parameter_blocks.hpp"
+#include "plait/train/checks/require_same.hpp"
 
 namespace plait::ext {
 
@@ -143,7 +144,7 @@ class saved_state {
   [[nodiscard]] virtual std::vector<std::pair<std::string, std::int64_t>> ages() const = 0;
 
   /// Imports only parameters, for example pretrained weights: this rank's block of each parameter
-  /// that the source has. Ranks that have the same block compare digests of it. All ranks call this
+  /// that the source has. Ranks that have the same block compare hashes of it. All ranks call this
   /// function. As with `trainer.import_parameters`, the states and averages of imported parameters
   /// are reset, values that are not finite and ranks that differ are errors, and a later generation
   /// of an elastic job imports nothing.
@@ -159,14 +160,22 @@ class saved_state {
   /// nothing to restore.
   [[nodiscard]] virtual bool is_held() const = 0;
   [[nodiscard]] virtual ext::job_generation generation() const { return {}; }
-  /// Ends the generation of an elastic job if newcomers, but no accepted ranks, differ from the
+  /// Ends the generation of an elastic job if joining ranks, but no accepted ranks, differ from the
   /// ranks that have trained the job. `wrong(rank, reference)` returns a sentence that describes
   /// the difference between a rank and an accepted rank, or "" if they are equal. It returns the
   /// same on all ranks.
   ///
-  /// Errors: refused_newcomer, generation_ended.
-  virtual void refuse_newcomers(ext::function_reference<std::string(int, int)> wrong) const {
+  /// Errors: refused_rank, generation_ended.
+  virtual void refuse_joining_ranks(ext::function_reference<std::string(int, int)> wrong) const {
     (void)wrong;
+  }
+  /// Requires that all ranks have the same values, see execution::require_same.
+  ///
+  /// Errors: input_error on all ranks, refused_rank, generation_ended.
+  virtual void require_same(
+      std::string const& subject,
+      ext::function_reference<execution::rank_difference(int, int)> differ) const {
+    execution::require_same(nullptr, std::size_t(world_size()), subject, differ);
   }
 };
 

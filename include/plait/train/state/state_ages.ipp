@@ -34,7 +34,7 @@ PLAIT_DECL lean_vector<aged_block> blocks_of_one_age(static_view<parameter_entry
   lean_vector<aged_block> out{{block}};
   if (ages.are_equal()) return out;
   struct begin {
-    std::size_t behind = 0;
+    std::size_t offset = 0;
     std::int64_t younger_by = 0;
   };
   lean_vector<begin> begins;
@@ -44,18 +44,18 @@ PLAIT_DECL lean_vector<aged_block> blocks_of_one_age(static_view<parameter_entry
         begins.push_back(
             {common.offset - block.elements.offset, ages.younger_by(parameter.number)});
   plait::detail::stable_sort(begins,
-                             [](auto const& a, auto const& b) { return a.behind < b.behind; });
+                             [](auto const& a, auto const& b) { return a.offset < b.offset; });
   for (std::size_t i = 0; i < begins.size(); ++i) {
     auto& last = out.back();
     if (i == 0) last.younger_by = begins[0].younger_by;
     if (last.younger_by == begins[i].younger_by) continue;
-    std::size_t const behind = begins[i].behind;
-    std::size_t const kept = block.elements.offset + behind - last.block.elements.offset;
+    std::size_t const offset = begins[i].offset;
+    std::size_t const kept = block.elements.offset + offset - last.block.elements.offset;
     last.block.elements.count = kept;
-    out.push_back({{{block.elements.offset + behind, block.elements.count - behind},
-                    block.state_offset + behind,
-                    block.parameters_at + behind,
-                    block.gradients_at + behind},
+    out.push_back({{{block.elements.offset + offset, block.elements.count - offset},
+                    block.state_offset + offset,
+                    block.parameters_at + offset,
+                    block.gradients_at + offset},
                    begins[i].younger_by});
   }
   return out;

@@ -118,7 +118,7 @@ step_memory<Device, Optimizer, Terms>::step_memory(Device& device, number_tables
       slices_(at<double>(where.slices_at)),
       squares_(at<double>(where.norm_partials_at), static_cast<std::size_t>(squares)),
       squared_(at<squares_range>(where.squared_at), squared.size()),
-      agreed_(at<std::uint64_t>(where.agreed_at)) {
+      agreed_(at<std::uint64_t>(where.compared_at)) {
   device.upload(squared.data(), squared_.data(), squared.size() * sizeof(squares_range));
 }
 

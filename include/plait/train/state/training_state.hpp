@@ -19,7 +19,7 @@
 #include "plait/plan/sharding/parameter_blocks.hpp"
 #include "plait/run/run_rows.hpp"
 #include "plait/run/transfer_runner.hpp"
-#include "plait/train/checks/agreement.hpp"
+#include "plait/train/checks/consistency_check.hpp"
 #include "plait/train/state/parameter_store.hpp"
 #include "plait/train/state/saved_state.hpp"
 #include "plait/train/state/state_ages.hpp"
@@ -82,15 +82,15 @@ enum class transferred_state : int {
 /// the number of parameters for which rank `from` has a difference of ages.
 ///
 /// Moves: all_reduces of the set-up, if the ages of parameters differ.
-[[gnu::cold]] inline state_ages ages_of_rank(agreement_room const& room, state_ages const& mine,
+[[gnu::cold]] inline state_ages ages_of_rank(number_gather const& gather, state_ages const& mine,
                                              int from, std::uint64_t oldest, std::uint64_t count) {
   lean_vector<std::int64_t> all(static_cast<std::size_t>(count));
-  for (std::size_t begin = 0; begin < all.size(); begin += agreed_fields) {
-    std::size_t const part = std::min<std::size_t>(agreed_fields, all.size() - begin);
-    std::vector<std::uint64_t> told(agreed_fields);
-    for (std::size_t i = 0; i < part && room.world_rank == from; ++i)
+  for (std::size_t begin = 0; begin < all.size(); begin += compared_fields) {
+    std::size_t const part = std::min<std::size_t>(compared_fields, all.size() - begin);
+    std::vector<std::uint64_t> told(compared_fields);
+    for (std::size_t i = 0; i < part && gather.world_rank == from; ++i)
       told[i] = static_cast<std::uint64_t>(mine.differences()[begin + i]);
-    auto const heard = room.of_all(told);
+    auto const heard = gather.of_all(told);
     for (std::size_t i = 0; i < part; ++i)
       all[begin + i] = static_cast<std::int64_t>(heard[static_cast<std::size_t>(from)][i]);
   }
@@ -101,9 +101,9 @@ enum class transferred_state : int {
 
 /// Brings all ranks of a new generation to the newest step that a rank has done. A rank that has
 /// done this step keeps its state. A rank that lacks only this step, and has the reduced gradients
-/// of the step, computes the update itself. All other ranks, such as newcomers, receive the state
-/// from a rank that has it. If no rank has, or can compute, some part of the state, the state is
-/// lost.
+/// of the step, computes the update itself. All other ranks, such as joining ranks, receive the
+/// state from a rank that has it. If no rank has, or can compute, some part of the state, the state
+/// is lost.
 ///
 /// `Elements`: element_types of the job; `plan`: the facts of its plan; `load`: the parts of the
 /// state that are neither parameters nor states of the optimizer, such as averages.
@@ -115,21 +115,21 @@ enum class transferred_state : int {
 ///        for `job_part::state_transfer`.
 /// Errors: the errors of the communicator; a rank that was receiving the state then has none.
 template <class Elements, class Rank, class Numbers>
-[[gnu::cold]] transferred_state transfer_state(Rank& rank, agreement_room const& room,
+[[gnu::cold]] transferred_state transfer_state(Rank& rank, number_gather const& gather,
                                                training_state<Rank, Numbers>& held,
                                                plan_facts const& plan, workload const& load,
                                                function_reference<void(Numbers const&)> catch_up) {
-  static_assert(sizeof(Numbers) <= agreed_fields * sizeof(std::uint64_t) &&
+  static_assert(sizeof(Numbers) <= compared_fields * sizeof(std::uint64_t) &&
                 std::is_trivially_copyable_v<Numbers>);
   enum field : std::size_t { done, ready, origin_step, origin_batch, oldest, ages };
-  std::vector<std::uint64_t> mine(agreed_fields);
+  std::vector<std::uint64_t> mine(compared_fields);
   mine[done] = held.is_whole ? static_cast<std::uint64_t>(held.step) + 1 : 0;
   mine[ready] = held.is_ready ? 1 : 0;
   mine[origin_step] = static_cast<std::uint64_t>(held.origin.step);
   mine[origin_batch] = held.origin.batch;
   mine[oldest] = static_cast<std::uint64_t>(held.ages.oldest());
   mine[ages] = held.ages.differences().size();
-  auto const all = room.of_all(mine);
+  auto const all = gather.of_all(mine);
   auto const of = [&](int other, field what) { return all[static_cast<std::size_t>(other)][what]; };
   int newest = 0;  // the first rank with the newest state
   for (int other = 1; other < rank.world_size(); ++other)
@@ -144,9 +144,9 @@ template <class Elements, class Rank, class Numbers>
     if (std::none_of(copies.begin(), copies.end(), has)) return transferred_state::lost;
   }
 
-  std::memset(mine.data(), 0, agreed_fields * sizeof mine[0]);
+  std::memset(mine.data(), 0, compared_fields * sizeof mine[0]);
   std::memcpy(mine.data(), &held.last, sizeof held.last);
-  auto const numbers = room.of_all(mine);
+  auto const numbers = gather.of_all(mine);
   Numbers last;
   std::memcpy(static_cast<void*>(&last), numbers[static_cast<std::size_t>(newest)], sizeof last);
   auto const step = static_cast<std::int64_t>(now - 1);
@@ -155,7 +155,7 @@ template <class Elements, class Rank, class Numbers>
     held.step = step;
   }
   held.last = last;
-  held.ages = ages_of_rank(room, held.ages, newest, of(newest, oldest), of(newest, ages));
+  held.ages = ages_of_rank(gather, held.ages, newest, of(newest, oldest), of(newest, ages));
   held.origin = {static_cast<std::int64_t>(of(newest, origin_step)), of(newest, origin_batch)};
   held.is_ready = false;
 

@@ -19,18 +19,19 @@
 #include "plait/plan/schedule/transfers.hpp"
 #include "plait/run/run_rows.hpp"
 #include "plait/run/transfer_runner.hpp"
+#include "plait/train/checks/require_same.hpp"
 
 namespace plait::execution {
 
-/// Numbers that the ranks have exchanged. [r] returns the `agreed_fields` numbers of rank r.
+/// Numbers that the ranks have exchanged. [r] returns the `compared_fields` numbers of rank r.
 class numbers_of_ranks {
  public:
   /// `all`: the numbers of rank 0, of rank 1, and so on.
   explicit numbers_of_ranks(std::vector<std::uint64_t> all) : all_(std::move(all)) {}
 
-  [[nodiscard]] std::size_t size() const { return all_.size() / agreed_fields; }
+  [[nodiscard]] std::size_t size() const { return all_.size() / compared_fields; }
   [[nodiscard]] std::uint64_t const* operator[](std::size_t rank) const {
-    return all_.data() + rank * agreed_fields;
+    return all_.data() + rank * compared_fields;
   }
 
  private:
@@ -44,11 +45,11 @@ class numbers_of_ranks {
 /// compiled once.
 ///
 /// Threads: used by the one thread that runs the rank.
-class agreement_room {
+class number_gather {
  public:
   /// `data`: device memory for the numbers of all ranks.
   template <class Rank>
-  [[gnu::cold]] agreement_room(Rank& rank, plan_facts const& plan, std::uint64_t* data)
+  [[gnu::cold]] number_gather(Rank& rank, plan_facts const& plan, std::uint64_t* data)
       : grid(rank.grid()),
         world_rank(rank.world_rank()),
         generation(rank.generation()),
@@ -58,9 +59,9 @@ class agreement_room {
         sum_(sum<Rank>) {}
 
   /// Returns the numbers of all ranks. All ranks call this function, each with up to
-  /// `agreed_fields` numbers.
+  /// `compared_fields` numbers.
   ///
-  /// Moves: one all_reduce, the row (entry) `agreement` of the plan's list of transfers.
+  /// Moves: one all_reduce, the row (entry) `consistency_check` of the plan's list of transfers.
   [[nodiscard]] [[gnu::cold]] numbers_of_ranks of_all(std::vector<std::uint64_t> const& mine) const;
 
   mesh const& grid;
@@ -69,30 +70,30 @@ class agreement_room {
 
  private:
   template <class Rank>
-  [[gnu::cold]] static void sum(agreement_room const& room, std::vector<std::uint64_t>& all);
+  [[gnu::cold]] static void sum(number_gather const& gather, std::vector<std::uint64_t>& all);
 
   void* rank_;
   plan_facts const& plan_;
   std::uint64_t* data_;
-  void (*sum_)(agreement_room const&, std::vector<std::uint64_t>&);
+  void (*sum_)(number_gather const&, std::vector<std::uint64_t>&);
 };
 
 template <class Rank>
-void agreement_room::sum(agreement_room const& room, std::vector<std::uint64_t>& all) {
-  auto& rank = *static_cast<Rank*>(room.rank_);
-  sum_numbers(rank, transfers_on(room.plan_, rank, {}, job_part::set_up), transfer_place::agreement,
-              std::span(all), room.data_);
+void number_gather::sum(number_gather const& gather, std::vector<std::uint64_t>& all) {
+  auto& rank = *static_cast<Rank*>(gather.rank_);
+  sum_numbers(rank, transfers_on(gather.plan_, rank, {}, job_part::set_up),
+              transfer_place::consistency, std::span(all), gather.data_);
 }
 
 /// Named numbers that must be the same on all ranks. If a seed differs between ranks, training
 /// would continue without an error and produce nonsense. So each rank adds its numbers by name, the
 /// ranks exchange them, and require_equal() throws the same error on all ranks: "trainer 1: the
 /// ranks differ in seed: 1 on rank 0, 2 on rank 3; ...".
-class agreement {
+class consistency_check {
  public:
   /// `subject`: the name of the object that the numbers describe, with which messages begin, as in
   /// "trainer 1".
-  [[gnu::cold]] explicit agreement(std::string subject) : subject_(std::move(subject)) {}
+  [[gnu::cold]] explicit consistency_check(std::string subject) : subject_(std::move(subject)) {}
 
   template <class Number>
   void add(std::string_view name, Number value) {
@@ -109,21 +110,13 @@ class agreement {
   [[nodiscard]] [[gnu::cold]] std::string first_difference(numbers_of_ranks const& all) const;
   /// Requires that all ranks have the same numbers. `all`: the numbers of all ranks.
   ///
-  /// Errors: input_error that names the first number that differs, with both values, on all ranks.
-  ///         If only newcomers to an elastic job differ, refuse_newcomers throws instead.
-  [[gnu::cold]] void require_equal(agreement_room const& room, numbers_of_ranks const& all) const;
+  /// Errors: see require_same.
+  [[gnu::cold]] void require_equal(number_gather const& gather, numbers_of_ranks const& all) const;
 
  private:
-  struct place {
-    std::size_t field = 0, rank = 0;
-  };
-  /// Returns the first number that differs between ranks, and the first rank that differs from rank
-  /// 0 in it. The returned rank is 0 if no number differs.
-  [[nodiscard]] [[gnu::cold]] place difference_in(numbers_of_ranks const& all) const;
-  /// Returns a sentence that describes the first difference between the numbers of `rank` and of
-  /// rank `reference`, with both values; "" if there is none.
-  [[nodiscard]] [[gnu::cold]] std::string difference(numbers_of_ranks const& all, int rank,
-                                                     int reference) const;
+  /// Returns the first number that differs between two ranks.
+  [[nodiscard]] [[gnu::cold]] rank_difference difference(numbers_of_ranks const& all, int rank,
+                                                         int other) const;
   [[gnu::cold]] void add_bits(std::string_view name, std::uint64_t bits, bool is_real);
   [[nodiscard]] [[gnu::cold]] std::string text(std::size_t field, std::uint64_t bits) const;
 
@@ -136,5 +129,5 @@ class agreement {
 }  // namespace plait::execution
 
 #if PLAIT_HEADER_ONLY
-#include "plait/train/checks/agreement.ipp"
+#include "plait/train/checks/consistency_check.ipp"
 #endif

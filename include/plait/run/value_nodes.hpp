@@ -11,49 +11,49 @@
 
 namespace plait::execution {
 
-/// Runs the steps of a unit that are not layers: a step moves a value to another placement, or
+/// Runs the nodes of a unit that are not layers: a node moves a value to another placement, or
 /// copies or adds values at the ends of a residual.
 ///
 /// Threads: used by the one thread that runs the rank.
 template <class Setting, class Rank>
-class value_steps {
+class value_nodes {
   using setting = typename Setting::leaf;
   using T = typename setting::element;
   using frame_type = unit_frame<setting>;
 
  public:
-  value_steps(Rank& rank, stage_memory<Setting> const& memory) : rank_(rank), memory_(memory) {}
+  value_nodes(Rank& rank, stage_memory<Setting> const& memory) : rank_(rank), memory_(memory) {}
 
-  /// Runs, forward, a step that begins or ends a residual or a fan_out.
-  void forward_sum(step const& now, frame_type const& at) const {
+  /// Runs, forward, a node that begins or ends a residual or a fan_out.
+  void forward_sum(program_node const& now, frame_type const& at) const {
     std::byte* const in = memory_.value_data(now.in, at);
     std::byte* const out = memory_.value_data(now.out, at);
     std::size_t const count = memory_.block(now.in).count();
-    if (now.kind == step_kind::add) {
+    if (now.kind == program_node_kind::add) {
       queue().add(as_elements(in), as_elements(memory_.value_data(now.skip, at)), as_elements(out),
                   count);
     } else {
       queue().copy_bytes(in, out, count * sizeof(T));
-      if (now.kind == step_kind::fan_out)
+      if (now.kind == program_node_kind::fan_out)
         queue().copy_bytes(in, memory_.value_data(now.skip, at), count * sizeof(T));
     }
   }
-  void backward_sum(step const& now, frame_type const& at) const {
+  void backward_sum(program_node const& now, frame_type const& at) const {
     std::byte* const dout = memory_.gradient_data(now.out, at);
     std::byte* const din = memory_.gradient_data(now.in, at);
     std::size_t const count = memory_.block(now.in).count();
-    if (now.kind == step_kind::add) queue().copy_bytes(dout, din, count * sizeof(T));
+    if (now.kind == program_node_kind::add) queue().copy_bytes(dout, din, count * sizeof(T));
     else
       queue().add(as_elements(dout), as_elements(memory_.gradient_data(now.skip, at)),
                   as_elements(din), count);
   }
 
-  /// Moves the value of a step, or the value's gradient in a backward, to another placement.
+  /// Moves the value of a node, or the value's gradient in a backward, to another placement.
   template <direction Way, placement From, placement To, class Element>
-  [[gnu::noinline]] void move(int step, frame_type const& at) const {
+  [[gnu::noinline]] void move(int node, frame_type const& at) const {
     constexpr auto moves = transition_between(From, To).moves;
     constexpr bool forward = Way == direction::forward;
-    auto const& now = memory_.plan().steps[step];
+    auto const& now = memory_.plan().nodes[node];
     auto* const in = forward ? memory_.value_data(now.in, at) : memory_.gradient_data(now.out, at);
     auto* const out = forward ? memory_.value_data(now.out, at) : memory_.gradient_data(now.in, at);
     [[maybe_unused]] auto const mark = rank_.device().mark(to_string(moves));

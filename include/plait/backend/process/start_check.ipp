@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "plait/backend/process/start_agreement.hpp"
+#include "plait/backend/process/start_check.hpp"
 
 #include <algorithm>
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 #include "plait/backend/process/process_mark.hpp"
 #include "plait/core/concat.hpp"
-#include "plait/core/digest.hpp"
+#include "plait/core/hash.hpp"
 #include "plait/core/quote.hpp"
 #include "plait/version.hpp"
 
@@ -27,7 +27,7 @@ PLAIT_DECL shown_terms shown_terms::of(start_terms const& terms) {
   out.world_size = terms.groups.grid().world_size();
   out.first_here = terms.first_here;
   for (auto const over : terms.groups.sets()) out.sets |= std::uint64_t{1} << over.bits;
-  out.token = digest().add(terms.token).value();
+  out.token = hash().add(terms.token).value();
   auto const put = [](std::string const& text, auto& in) {
     std::copy_n(text.begin(), std::min(text.size(), in.size() - 1), in.begin());
   };

@@ -6,7 +6,7 @@ namespace plait {
 /// The values that are recomputed before the backward of a unit (a layer, or one copy within a
 /// repeat) instead of being kept since the unit's forward, as with torch.utils.checkpoint. Each
 /// enumerator includes the values of the enumerators above it.
-enum class again : int {
+enum class granularity : int {
   nothing,
   /// Outputs of cheap layers: norms, activations, dropout and others without a matrix and `units`.
   cheap,
@@ -15,7 +15,7 @@ enum class again : int {
 };
 
 /// Returns the enumerator's name, such as "cheap".
-[[nodiscard]] constexpr char const* to_string(again what) {
+[[nodiscard]] constexpr char const* to_string(granularity what) {
   constexpr char const* words[]{"nothing", "cheap", "moves", "all"};
   return words[static_cast<int>(what)];
 }

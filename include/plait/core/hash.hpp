@@ -14,16 +14,16 @@ namespace plait::detail {
 /// A 64-bit hash of all numbers and bytes that have been added. It detects mistakes, not attacks.
 ///
 /// Source: the hash FNV-1a of Fowler, Noll and Vo.
-class digest {
+class hash {
  public:
-  digest& add(std::span<std::byte const> bytes);
-  digest& add(std::string_view text) { return add(std::as_bytes(std::span(text))); }
+  hash& add(std::span<std::byte const> bytes);
+  hash& add(std::string_view text) { return add(std::as_bytes(std::span(text))); }
   /// Adds the eight bytes of the number, the lowest byte first.
-  digest& add(std::uint64_t number);
+  hash& add(std::uint64_t number);
 
   /// Adds many bytes, eight at a time; the result differs from the result of add() for the same
   /// bytes.
-  digest& add_many(std::span<std::byte const> bytes);
+  hash& add_many(std::span<std::byte const> bytes);
 
   [[nodiscard]] std::uint64_t value() const { return value_; }
   /// Returns value() as 16 hexadecimal digits.
@@ -36,5 +36,5 @@ class digest {
 }  // namespace plait::detail
 
 #if PLAIT_HEADER_ONLY
-#include "plait/core/digest.ipp"
+#include "plait/core/hash.ipp"
 #endif

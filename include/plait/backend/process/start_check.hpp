@@ -69,5 +69,5 @@ struct start_rendezvous {
 }  // namespace plait::detail
 
 #if PLAIT_HEADER_ONLY
-#include "plait/backend/process/start_agreement.ipp"
+#include "plait/backend/process/start_check.ipp"
 #endif

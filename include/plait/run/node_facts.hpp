@@ -15,11 +15,11 @@
 
 namespace plait::execution {
 
-/// The facts of a plan, in addition to its steps, on which the code of its stages depends.
+/// The facts of a plan, in addition to its nodes, on which the code of its stages depends.
 struct stage_traits {
   int leaves = 0, entries = 0;
   bool has_chunks = false;  ///< a stage has several chunks
-  bool has_reruns = false;
+  bool has_recompute = false;
   bool splits_backward = false;
   bool sums_blocks = false;    ///< gradients are reduced to blocks after each microbatch
   bool reads_buffers = false;  ///< layers may read layer_context::reads_buffers
@@ -36,12 +36,12 @@ struct stage_setting {
 template <class Job, class Memory>
 struct stage_setting_of {
   using plan = typename Job::plan_type;
-  using type =
-      stage_setting<leaf_setting<Memory, typename Job::element, typename Job::gradient_element,
-                                 plan::tensor_ranks>,
-                    stage_traits{plan::leaf_count, plan::entries.size(), (plan::chunks > 1),
-                                 plan::has_reruns, plan::splits_backward, plan::rules.sums_blocks(),
-                                 plan::has_buffers || plan::sums_over_samples}>;
+  using type = stage_setting<leaf_setting<Memory, typename Job::element,
+                                          typename Job::gradient_element, plan::tensor_ranks>,
+                             stage_traits{plan::leaf_count, plan::entries.size(),
+                                          (plan::chunks > 1), plan::has_recompute,
+                                          plan::splits_backward, plan::rules.sums_blocks(),
+                                          plan::has_buffers || plan::sums_over_samples}>;
 };
 
 /// The number of a value of a program, and the buffers in which the value and its gradient are
@@ -51,28 +51,28 @@ struct placed_value {
   residence value{}, gradient{};
 };
 
-/// The waits of a step: `waits` is true if the step waits for other steps, and `is_awaited` is true
-/// if other steps wait for it.
-struct step_waits {
+/// The waits of a node: `waits` is true if the node waits for other nodes, and `is_awaited` is true
+/// if other nodes wait for it.
+struct node_waits {
   bool waits = false, is_awaited = false;
 };
 
-/// The constants from which the code for one step is compiled. A step runs in every unit for every
+/// The constants from which the code for one node is compiled. A node runs in every unit for every
 /// microbatch, so its code should not look up facts that the plan has fixed. These facts are a
-/// template argument of the step's code, and its branches on them are `if constexpr`. They are
+/// template argument of the node's code, and its branches on them are `if constexpr`. They are
 /// plain numbers without the model, so that the names of functions stay short. For example, in a
 /// plan of one tensor rank, `forward.waits` of a layer norm is false, so there is no code for
 /// waits, and `in.value` says that its input is the unit's input, a kept value or a transient
 /// value.
-struct step_facts {
+struct node_facts {
   int number = 0;  ///< index in the program
   int item = 0;
-  step_kind kind = step_kind::leaf;
+  program_node_kind kind = program_node_kind::leaf;
   placed_value in{}, out{};
-  bool gives_gradient = false;  ///< the backward computes the gradient of the step's input
-  bool is_tokens = false;       ///< the step's input consists of tokens
-  step_waits forward{}, backward{};
-  step_waits parameters{};  ///< waits of postponed gradients of parameters
+  bool gives_gradient = false;  ///< the backward computes the gradient of the node's input
+  bool is_tokens = false;       ///< the node's input consists of tokens
+  node_waits forward{}, backward{};
+  node_waits parameters{};  ///< waits of postponed gradients of parameters
 
   // For leaves only:
   int leaf = -1;
@@ -82,14 +82,14 @@ struct step_facts {
   bool has_scratch = false;
   bool has_parameters = false;  ///< the leaf's backward can read the leaf's parameters
   bool has_prepare = false;
-  int slot_made_again = -1;  ///< the first saved slot that a plan may recompute; -1: none
+  int slot_recomputed = -1;  ///< the first saved slot that a plan may recompute; -1: none
   int more_count = 0;        ///< number of inputs after the first
 };
 
 /// The waits of all items of a plan, in one direction.
 template <int Leaves>
 struct waits_of_items {
-  using waits = item_waits<program<Leaves>::most_steps>;
+  using waits = item_waits<program<Leaves>::most_nodes>;
 
   // A separate flag, because with -fsanitize=undefined g++ cannot compare the pointer `list` with
   // null in constant expressions.
@@ -104,12 +104,12 @@ struct waits_of_items {
 };
 /// The waits of a plan in both directions.
 template <int Leaves>
-struct plan_waits_of_steps {
+struct plan_waits_of_nodes {
   waits_of_items<Leaves> forward, backward;
 };
 
 /// Returns the waits of a plan in one direction. With one tensor rank there are no waits, because
-/// all steps run on stream compute.
+/// all nodes run on stream compute.
 template <class Plan, direction Way>
 constexpr waits_of_items<Plan::leaf_count> find_waits() {
   if constexpr (Plan::tensor_ranks > 1)
@@ -117,25 +117,25 @@ constexpr waits_of_items<Plan::leaf_count> find_waits() {
   else return {};
 }
 template <class Plan>
-inline constexpr plan_waits_of_steps<Plan::leaf_count> waits_of_plan{
+inline constexpr plan_waits_of_nodes<Plan::leaf_count> waits_of_plan{
     find_waits<Plan, direction::forward>(), find_waits<Plan, direction::backward>()};
 
 /// Returns the placed_value for value number `value` of a plan.
 [[nodiscard]] constexpr placed_value place_value(plan_ir const& plan, int value) {
   return {value, plan.storage.values[value], plan.storage.gradients[value]};
 }
-/// Returns the facts of step `number` of a plan, without its waits.
-[[nodiscard]] constexpr step_facts facts_of_step(plan_ir const& plan, int number) {
-  auto const& now = plan.steps[number];
+/// Returns the facts of node `number` of a plan, without its waits.
+[[nodiscard]] constexpr node_facts facts_of_node(plan_ir const& plan, int number) {
+  auto const& now = plan.nodes[number];
   bool const gives_gradient = plan.needs_gradient[now.in];
-  step_facts out{.number = number,
+  node_facts out{.number = number,
                  .item = plan.values[now.in].item,
                  .kind = now.kind,
                  .in = place_value(plan, now.in),
                  .out = place_value(plan, now.out),
                  .gives_gradient = gives_gradient,
                  .is_tokens = plan.values[now.in].info.kind == value_kind::tokens};
-  if (now.kind != step_kind::leaf) return out;
+  if (now.kind != program_node_kind::leaf) return out;
   auto const& leaf = plan.leaves[now.leaf];
   out.leaf = now.leaf;
   out.first_entry = plan.first_entry[now.leaf];
@@ -147,26 +147,27 @@ inline constexpr plan_waits_of_steps<Plan::leaf_count> waits_of_plan{
   out.has_parameters = !plan.rules.keeps_blocks() || gives_gradient;
   out.has_prepare = leaf.has_prepare;
   for (int k = leaf.saved.own.size() - 1; k >= 0; --k)
-    if (!leaf.saved.own[k].is_always_kept) out.slot_made_again = k;
+    if (!leaf.saved.own[k].is_always_kept) out.slot_recomputed = k;
   out.more_count = now.more.size();
   return out;
 }
-/// Returns the facts of step `number` of a plan.
+/// Returns the facts of node `number` of a plan.
 template <int Leaves>
-[[nodiscard]] constexpr step_facts facts_and_waits(plan_ir const& plan,
-                                                   plan_waits_of_steps<Leaves> const& all,
+[[nodiscard]] constexpr node_facts facts_and_waits(plan_ir const& plan,
+                                                   plan_waits_of_nodes<Leaves> const& all,
                                                    int number) {
   using waits = typename waits_of_items<Leaves>::waits;
-  auto out = facts_of_step(plan, number);
-  auto const find = [](waits const& of, int step) {
-    return step_waits{of.is_waiting(step), of.is_awaited(step)};
+  auto out = facts_of_node(plan, number);
+  auto const find = [](waits const& of, int node) {
+    return node_waits{of.is_waiting(node), of.is_awaited(node)};
   };
   auto const ahead = all.forward.of(out.item), back = all.backward.of(out.item);
   out.forward = find(ahead, number);
-  // The waits between the steps of an item change when only some of the steps are recomputed, and
-  // are then looked up at run time. So if the item has any waits, the code of each step must
+  // The waits between the nodes of an item change when only some of the nodes are recomputed, and
+  // are then looked up at run time. So if the item has any waits, the code of each node must
   // contain the look-up.
-  if (plan.reruns.size() > 0) out.forward.waits = out.forward.is_awaited = ahead.list.size() > 0;
+  if (plan.recomputed.size() > 0)
+    out.forward.waits = out.forward.is_awaited = ahead.list.size() > 0;
   out.backward = find(back, number);
   out.parameters = find(back, waits::parameters_of(number));
   return out;
