@@ -235,7 +235,7 @@ TEST(HandOver, ARankOneStepBehindCatchesUp) {
 }
 
 // Several generations, each ended by an event of one of its members in some step. Some of the
-// remaining members continue, in any order, with newcomers.
+// remaining members continue, in any order, with new ranks.
 TEST(HandOver, AnyFatesLeaveWeightsAndStatisticsAsTheyWouldHaveBeen) {
   auto const& expected = undisturbed<plain>({0});
   for (std::uint64_t seed = 0; seed < 100; ++seed) {

@@ -161,7 +161,7 @@ PLAIT_DECL bool elastic_run::run_generation(membership::action const& now,
     std::vector<std::pair<std::string, std::string>> joining;
     for (std::size_t one = 0; one < accepted.size(); ++one)
       if (!accepted[one])
-        newcomers.emplace_back(members[std::size_t(ranks.member_of(int(one)))], why);
+        joining.emplace_back(members[std::size_t(ranks.member_of(int(one)))], why);
     member_.refuse(joining);
     if (!accepted[std::size_t(rank)]) throw refused_rank(member_.refusal(why));
   } catch (std::exception const& problem) {

@@ -101,7 +101,7 @@ class trainer_generation : public step_hook {
   [[gnu::cold]] bool take_over(Store& store, bool has_averages, std::string const& name);
 
   /// Tells all ranks which ranks an earlier generation has compared and accepted; the other ranks
-  /// are newcomers.
+  /// are new.
   ///
   /// Moves: one all_reduce of the set-up.
   [[gnu::cold]] void introduce(number_gather const& gather);
