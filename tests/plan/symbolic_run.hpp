@@ -40,7 +40,7 @@ class symbolic_run {
       fail("the input is not looked for in its buffer");
     values_[std::size_t(piece_.in)] = fresh(piece_.in, "input");
     memory_[key(false, piece_.in)] = buffer_of(false, piece_.in, values_[std::size_t(piece_.in)]);
-    for (int s = piece_.first_step; s < piece_.end_step; ++s) forward(s);
+    for (int s = piece_.first_node; s < piece_.end_node; ++s) forward(s);
     expect_holds(false, piece_.out, "the item's output");
     if (place(false, piece_.out).where != storage_kind::output)
       fail("the output is not in its buffer");
@@ -54,7 +54,7 @@ class symbolic_run {
       fail("the gradient of the output is not looked for in its buffer");
     gradients_[std::size_t(piece_.out)] = fresh(piece_.out, "seed");
     write(true, piece_.out, gradients_[std::size_t(piece_.out)]);
-    for (int s = piece_.end_step - 1; s >= piece_.first_step; --s) backward(s);
+    for (int s = piece_.end_node - 1; s >= piece_.first_node; --s) backward(s);
     if (Plan::needs_gradient[std::size_t(piece_.in)]) {
       expect_holds(true, piece_.in, "the gradient of the item's input");
       if (place(true, piece_.in).where != storage_kind::input)
@@ -76,7 +76,7 @@ class symbolic_run {
       auto const& [where, root] = entry.first;
       return where == storage_kind::kept && levels.root[std::size_t(root)] <= what;
     });
-    for (int s = piece_.first_step; s < piece_.end_step; ++s) {
+    for (int s = piece_.first_node; s < piece_.end_node; ++s) {
       bool const runs = (recomputed.step[std::size_t(s)] >> what & 1) != 0;
       if (runs) forward(s);
       int const leaf = code.nodes[s].leaf;

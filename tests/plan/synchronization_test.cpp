@@ -181,7 +181,7 @@ consteval int postponed() {
     ++count;
     auto const list = Plan::waits_of(0, direction::backward).list;
     using numbers =
-        plait::planning::item_waits<std::remove_cvref_t<decltype(Plan::code)>::most_steps>;
+        plait::planning::item_waits<std::remove_cvref_t<decltype(Plan::code)>::most_nodes>;
     for (auto const& wait : list)
       if (wait.waiting == numbers::parameters_of(step)) return -1;
     // The next operation waits for the reduction, which waits for the gradient of the input.
@@ -216,7 +216,7 @@ void expect_waits_of_each() {
   for (auto const way : {direction::forward, direction::backward})
     for (int item = 0; item < Plan::code.items.size(); ++item) {
       auto const planned =
-          plait::planning::plan_item_waits<plait::planning::program<Plan::leaf_count>::most_steps>(
+          plait::planning::plan_item_waits<plait::planning::program<Plan::leaf_count>::most_nodes>(
               Plan::code, Plan::tree.leaves, Plan::storage, Plan::needs_gradient,
               Plan::code.items[item], way);
       auto const got = Plan::waits_of(item, way).list;
