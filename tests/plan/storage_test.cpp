@@ -45,11 +45,11 @@ TEST(StorageCheck, FindsOmittedRecomputationOfStorage) {
   for (int item = 0; item < right::code.items.size(); ++item)
     for (int s = right::code.items[item].first_node; s < right::code.items[item].end_node; ++s) {
       auto const& now = right::code.nodes[s];
-      if (recomputed.step[std::size_t(s)] == 0 || is_another_name(right::code, storage, now))
+      if (recomputed.node[std::size_t(s)] == 0 || is_another_name(right::code, storage, now))
         continue;
-      auto const bits = std::exchange(recomputed.step[std::size_t(s)], 0);
+      auto const bits = std::exchange(recomputed.node[std::size_t(s)], 0);
       EXPECT_FALSE(symbolic_run<right>(item, 0, storage, &recomputed, all).faults().empty()) << s;
-      recomputed.step[std::size_t(s)] = bits;
+      recomputed.node[std::size_t(s)] = bits;
       ++cleared;
     }
   EXPECT_GE(cleared, 8);

@@ -77,7 +77,7 @@ class symbolic_run {
       return where == storage_kind::kept && levels.root[std::size_t(root)] <= what;
     });
     for (int s = piece_.first_node; s < piece_.end_node; ++s) {
-      bool const runs = (recomputed.step[std::size_t(s)] >> what & 1) != 0;
+      bool const runs = (recomputed.node[std::size_t(s)] >> what & 1) != 0;
       if (runs) forward(s);
       int const leaf = code.nodes[s].leaf;
       if (leaf < 0 || Plan::tree.leaves[leaf].saved.own.size() == 0) continue;
