@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: check_layer<L>: L is not a loss and takes plait::reals<W> or plait::integers<W>,
+// first: check_layer<L>: the `input` of L contains plait::reals<W> or plait::integers<W>,
 #include "plait/formula.hpp"
 #include "plait/testing/check_layer.hpp"
 

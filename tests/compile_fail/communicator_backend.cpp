@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: check_communicators: the backend has no rank_type, or it is not a rank_handle
+// first: check_communicators: the backend has no rank_type, or its rank_type is not a rank_handle
 #include "plait/backend/host/threads.hpp"
 #include "plait/testing/communicator_suite.hpp"
 

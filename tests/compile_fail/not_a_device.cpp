@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: check_device(device): this type is not a device; plait/backend/device.hpp says at
+// first: check_device(device): this type is not a device. The concept ext::device in
 #include "plait/backend/host/host_device.hpp"
 #include "plait/testing/check_device.hpp"
 

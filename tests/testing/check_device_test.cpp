@@ -285,25 +285,25 @@ TEST(CheckDevice, FindsEachFlawOfStreamsAndMemory) {
            {operations_in_reverse,
             "stream data: its operations must run in order: expected 1024, got"},
            {waits_are_nothing,
-            "wait(): stream compute must continue after the operations that stream data got before "
-            "record(), "
-            "and the other way round: expected 21, got"},
+            "wait(): stream compute must continue only after the operations that were put into "
+            "stream data before record(), and the other way round: expected 21, got"},
            {events_stand_for_the_first,
-            "wait(): stream data must continue after the operations that stream compute got before "
-            "record()"},
+            "wait(): stream data must continue only after the operations that were put into stream "
+            "compute before record()"},
            {replays_are_nothing,
-            "replay(): call 1 with a graph must do what the body does, with the values that its "
-            "memory has then: expected 1, got 0"},
+            "replay(): call 1 of a graph must have the effect of the recorded body on the values "
+            "that are in memory then: expected 1, got 0"},
            {replays_run_once,
-            "replay(): call 2 with a graph must do what the body does, with the values that its "
-            "memory has then: expected 3, got 1"},
-           {graphs_are_one, "replay(): another graph has operations of its own: expected 100"},
+            "replay(): call 2 of a graph must have the effect of the recorded body on the values "
+            "that are in memory then: expected 3, got 1"},
+           {graphs_are_one, "replay(): a second graph must run its own operations: expected 100"},
            {discards_clear_more,
-            "discard(): what is written after it, and bytes next to it, must stay: expected 3, "
-            "got 0 in element 9998"},
+            "discard(): values that are written after the call, and bytes next to the discarded "
+            "bytes, must not change: expected 3, got 0 in element 9998"},
            {kind_changes,
-            "kind(): it must say the same each time: it said 'deferred', then 'deferred, again'"},
-           {workspace_falls, "workspace_bytes(): it must never fall: it was 100, and later 99"}}) {
+            "kind() must return the same text each time: it returned 'deferred', then 'deferred, "
+            "again'"},
+           {workspace_falls, "workspace_bytes() must never decrease: it was 100, and later 99"}}) {
     SCOPED_TRACE(sentence);
     auto const report = report_of(wrong);
     expect_reported(report, sentence);
@@ -316,11 +316,11 @@ TEST(CheckDevice, FindsEachFlawOfAKernel) {
   using enum flaw;
   for (auto const& [wrong, sentence] : std::initializer_list<std::pair<flaw, std::string>>{
            {adds_where_it_writes,
-            "average_pool of float: y[0, 0]: a kernel must compute what the host's kernel does, "
-            "and not read the previous values of the operand, nan: expected"},
+            "average_pool of float: y[0, 0]: a kernel must compute the same as the host's kernel, "
+            "and must not read the previous values of the operand, which are nan: expected"},
            {writes_where_it_adds,
-            "accumulate_column_sums of double: sums[0]: a kernel must compute what the host's "
-            "kernel does, here from the previous values of the operand: expected"},
+            "accumulate_column_sums of double: sums[0]: a kernel must compute the same as the "
+            "host's kernel, which adds to the previous values of the operand: expected"},
            {writes_what_it_reads,
             "rms_norm of float: gamma[0]: a kernel must not change the operands that it reads: "
             "expected"},
@@ -330,7 +330,7 @@ TEST(CheckDevice, FindsEachFlawOfAKernel) {
            {writes_before_the_begin,
             "max_pool of float: y: a kernel must write nothing next to its operands: it wrote "
             "byte 8 before the first element"},
-           {rounds_otherwise, "scale_sets of float: dx[0, 0]: a kernel must compute what"},
+           {rounds_otherwise, "scale_sets of float: dx[0, 0]: a kernel must compute the same as"},
            {ignores_weights,
             "cross_entropy_with_gradient of float: dlogits[0, 0]: a kernel must compute"},
            {throws, "row_max of float: threw: too few columns"}}) {

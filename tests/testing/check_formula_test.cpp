@@ -41,9 +41,9 @@ TEST(CheckFormula, FindsAFormThatTheRulesDoNotSee) {
   ASSERT_EQ(report.failures.size(), 1u) << report.text();
   EXPECT_EQ(report.failures[0],
             "no form along the columns of x, the rows of weight: three_times(matmul(x, weight)) "
-            "would see a sum that is still to be made. But a trial on 2, 3 and 4 ranks makes the "
-            "whole output and the whole gradients; write the formula so that the rules of formulas "
-            "see it, a function that is linear by +, -, * and /");
+            "would see a sum that is still to be made. But a trial on 2, 3 and 4 ranks returns the "
+            "whole output and the whole gradients. Rewrite the formula so that the rules of "
+            "formulas allow this form; for example, write a linear function with +, -, * and /");
 }
 /// Functions of members of templates, of places, and without a name.
 template <std::size_t Width>
@@ -128,8 +128,8 @@ TEST(CheckFormula, FindsAFormThatIsWrong) {
   EXPECT_TRUE(report_of_trials(faulty).passed());
   for (bool& each : faulty.g.is_whole) each = false;
   EXPECT_TRUE(contains(report_of_trials(faulty),
-                       "form features: a trial on 2, 3 and 4 ranks makes another output or other "
-                       "gradients than the whole form, off by "));
+                       "form features: a trial on 2, 3 and 4 ranks returns an output or gradients "
+                       "that differ from the whole form's by up to "));
 }
 /// Single columns side by side, of which 3 ranks would have a third each.
 struct single_columns {
@@ -147,11 +147,11 @@ TEST(CheckFormula, FindsASlotThatNothingReads) {
   EXPECT_TRUE(plait::testing::detail::check_saved(plan).passed());
   plan.saved.value[plan.saved.count++] = of.g.output;
   EXPECT_EQ(plait::testing::detail::check_saved(plan).text(),
-            "saved slot 4 is saved for the backward, and no node of it reads that\n");
+            "saved slot 4 is saved for the backward, but no node of the backward reads it\n");
   plan.saved.count--;
   plan.keeps_output = true;
   EXPECT_EQ(plait::testing::detail::check_saved(plan).text(),
-            "the output is saved for the backward, and no node of it reads that\n");
+            "the output is saved for the backward, but no node of the backward reads it\n");
 }
 
 /// Tokens before and after features, and a table with fewer rows than the first matrix.

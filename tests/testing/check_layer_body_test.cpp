@@ -82,8 +82,8 @@ TEST(CheckLayer, SeesPlacesWithoutASampleThatCount) {
   auto const report = report_of(counted);
   expect_reported(
       report,
-      "with a group that lacks a sample: output[2, 0]: must not depend on the contents of a "
-      "place without a sample, the last l.context.missing of l.context.batch");
+      "with a group that lacks a sample: output[2, 0]: must not depend on the contents of places "
+      "without a sample (these are the last l.context.missing of the l.context.batch places)");
   expect_only(report, {"place without a sample"});
   expect_reported(report_of(given_a_gradient),
                   "gradient of the input[0]: must be 0 in a place without a sample");
@@ -99,16 +99,15 @@ TEST(CheckLayer, SeesALossThatDoesNotHeedItsLabels) {
   EXPECT_TRUE(report_of(right).passed()) << report_of(right).text();
   expect_reported(
       report_of(counted_once),
-      "count of the loss: it says 1 of 36 rows together, 36 of them one by one, and 2 of "
-      "a third and the rest; ranks and microbatches count their own rows, so it must add "
-      "up: count each target by itself");
+      "count of the loss: it returned 1 for 36 rows together, but 36 for the same rows one by one, "
+      "and 2 for the first third and the rest; ranks and microbatches count their own rows, so the "
+      "counts of parts must add up: count each target independently of the others");
   expect_reported(report_of(left_unwritten),
                   "with rows without a target: gradient of the input[0, 0]: must be 0 in a row "
-                  "whose targets do not count: write zeros there");
-  expect_reported(
-      report_of(read_where_ignored),
-      "with rows without a target: loss[0]: must be a number where rows have no target: "
-      "leave out rows whose label is ext::ignored_target, -100");
+                  "whose targets do not count: write zeros to this row of l.dx");
+  expect_reported(report_of(read_where_ignored),
+                  "with rows without a target: loss[0]: must be finite if some rows have no "
+                  "target: leave out rows whose label is ext::ignored_target, -100");
   expect_only(report_of(read_past_rows),
               {"loss[0]: must not depend on another row when a label is 5 or -1: the loss reads "
                "past its row; let count throw an input_error"});
@@ -122,9 +121,10 @@ TEST(CheckLayer, SeesALossThatDoesNotHeedTargetsThatAreNan) {
   };
   EXPECT_TRUE(report_of(right).passed()) << report_of(right).text();
   expect_only(report_of(nan_where_ignored), {"must be 0 in a row whose targets do not count"});
-  expect_only(report_of(same_without_sample),
-              {"gradient of the input[0]: must be 0 in a place without a sample, the last "
-               "l.context.missing of l.context.batch: in a loss multiply by l.dy.at(row)"});
+  expect_only(
+      report_of(same_without_sample),
+      {"gradient of the input[0]: must be 0 in a place without a sample (these are the last "
+       "l.context.missing of the l.context.batch places): in a loss, multiply by l.dy.at(row)"});
 }
 
 TEST(CheckLayer, ComparesDataRanksOfALossThatSumsOverSamples) {
@@ -133,7 +133,7 @@ TEST(CheckLayer, ComparesDataRanksOfALossThatSumsOverSamples) {
       << check_layer<broken::square_of_sum>().text();
   broken::square_of_sum::fault = true;
   expect_reported(check_layer<broken::square_of_sum>(),
-                  "on 2 data ranks: loss[0]: must be what one rank makes");
+                  "on 2 data ranks: loss[0]: must equal the result of one rank");
 }
 
 TEST(CheckLayer, ChecksAllLawsInEveryPrecision) {

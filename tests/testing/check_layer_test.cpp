@@ -76,7 +76,7 @@ TEST(CheckLayer, SeesSumsOverSamplesThatAreNotThoseOfAllRanks) {
   auto const report = report_of(shared_by_one_rank);
   expect_reported(report, "form row on 2 data ranks: output");
   expect_reported(report, "form row on 2 data ranks: gradient of the input");
-  expect_only(report, {"must be what one rank makes of the samples of both"});
+  expect_only(report, {"must equal the result of one rank that has the samples of both"});
   expect_only(report_of(once_less), {"the body ends without sum 1, but the form lists 12 there"});
 }
 
@@ -86,8 +86,9 @@ TEST(CheckLayer, SeesBytesThatThePlanDoesNotCount) {
   got.ranks[1].moved = {{"tensor", 8, 16}, {"data", 8, 8}};
   plait::testing::check_report report;
   plait::testing::detail::check_bytes(report, "form row", got);
-  EXPECT_EQ(report.failures, std::vector<std::string>{"form row: rank 1 moved 16 bytes over the "
-                                                      "tensor group, the plan says 8"});
+  EXPECT_EQ(report.failures,
+            std::vector<std::string>{
+                "form row: rank 1 moved 16 bytes over the tensor group, but the plan lists 8"});
 }
 
 TEST(CheckLayer, SaysWhichOfSeveralInputsAGradientIsOf) {
@@ -109,7 +110,7 @@ TEST(CheckLayer, SeesTokensThatDoNotFit) {
   layer_options options;
   options.tokens = {1, 2, 3};
   auto const report = check_layer<broken::unscaled_gradient>(options);
-  expect_only(report, {"options.tokens has 3 elements, needed are 36"});
+  expect_only(report, {"options.tokens has 3 elements; the number needed is 36"});
   EXPECT_THROW((void)check_layer<broken::unscaled_gradient>({.token_count = -1}),
                plait::input_error);
 }
@@ -132,8 +133,9 @@ TEST(CheckLayer, SeesALossWhoseGradientHasNoWeights) {
 
 TEST(CheckLayer, SaysWhatItDidNotCheck) {
   auto const report = check_layer<plait::nn::relu<5>>();
-  expect_reported(report,
-                  "form features: none of 2, 3 and 4 ranks divides the dimensions that it cuts");
+  expect_reported(
+      report,
+      "form features: the dimensions that this form cuts cannot be divided by 2, 3 or 4 ranks");
   expect_only(report, {"was not checked"});
 }
 

@@ -350,8 +350,7 @@ planted const all_planted[]{
     {"MaximumIsTheSum", flaw::maximum_is_the_sum, {"all_reduce of bfloat16, n = 1: the maximum"}},
     {"MaximumLosesNan",
      flaw::maximum_loses_nan,
-     {"NaN on any rank is the maximum: element 0: expe"
-      "cted nan, got 0"}},
+     {"the maximum is NaN if any rank has NaN: element 0: expected nan, got 0"}},
     {"GatherWithoutOwnBlock",
      flaw::gather_without_own_block,
      {"rank 1 in group {1}: all_gather of float32, n = 1: all blocks in rank order: element 0: "
@@ -362,7 +361,7 @@ planted const all_planted[]{
       "written"}},
     {"GatherClearsReceive",
      flaw::gather_clears_receive,
-     {"in group {0,1,2}: all_gather of float32, n = 1: send is the own block of receive: "
+     {"in group {0,1,2}: all_gather of float32, n = 1: send may be this rank's block of receive: "
       "element "}},
     {"LongIntegersCut",
      flaw::long_integers_cut,
@@ -373,7 +372,7 @@ planted const all_planted[]{
      {.ranks = 2, .sizes = {65536, 100003}, .rounds = 1, .errors = false}},
     {"ScatterShifted",
      flaw::scatter_shifted,
-     {"reduce_scatter of float32, n = 1: the own block of the sum: element 0",
+     {"reduce_scatter of float32, n = 1: this rank's block of the sum: element 0",
       "all_gather and reduce_scatter of float64, n = 7: are adjoint: <A x, y> is "}},
     {"ExchangeInPlace",
      flaw::exchange_in_place,
@@ -381,39 +380,43 @@ planted const all_planted[]{
     {"BroadcastFromZero",
      flaw::broadcast_from_zero,
      {"broadcast of float32, n = 1, root 1: the root's values: element 0",
-      "rank 1: error: a root out of range: the rank went on without an error"}},
+      "rank 1: error: a root out of range: the rank continued without an error"}},
     {"MessagesWithoutTag",
      flaw::messages_without_tag,
-     {"error: a message with another tag: the rank went on without an error",
+     {"error: a message with another tag: the rank continued without an error",
       "error: a message with another tag: the run ended without an error"}},
     {"MessagesSwapped",
      flaw::messages_in_pairs_swapped,
      {"send and receive of float32, n = 3: between pairs, in the order sent"}},
     {"BarrierIsNothing",
      flaw::barrier_is_nothing,
-     {"barrier, n = 0: returns when the last rank has come: it took less than the 10 ms"}},
+     {"barrier, n = 0: returns only when the last rank has called it: it took less than the 10 "
+      "ms"}},
     {"PostedMessagesSwapped",
      flaw::posted_messages_swapped,
-     {"post_send and post_receive of float64, n = 64: messages come whole, in the order posted: "
+     {"post_send and post_receive of float64, n = 64: messages arrive complete, in the order in "
+      "which they were posted: "
       "element 0: expected "}},
     {"PostedMessagesOfAnotherChannel",
      flaw::posted_messages_of_another_channel,
-     {"post_send and post_receive of float64, n = 64: messages come whole, in the order posted: "
+     {"post_send and post_receive of float64, n = 64: messages arrive complete, in the order in "
+      "which they were posted: "
       "element 0: expected "}},
     {"PostedMessagesCut",
      flaw::posted_messages_cut,
-     {"post_send and post_receive of float64, n = 64: messages come whole, in the order posted: "
+     {"post_send and post_receive of float64, n = 64: messages arrive complete, in the order in "
+      "which they were posted: "
       "element 63: expected "}},
     {"PostsWait", flaw::posts_wait, {"stage 3: the run threw: "}},
     {"PostedMessagesComeLate",
      flaw::posted_messages_come_late,
-     {"post_send and post_receive of float64, n = 64: messages are there after the wait: element "
-      "0: expected "}},
+     {"post_send and post_receive of float64, n = 64: messages have arrived after the wait: "
+      "element 0: expected "}},
     {"WaitsForAllChannels", flaw::waits_for_all_channels, {"stage 3: the run threw: deadlock"}},
     {"ChannelsNotRefused",
      flaw::channels_not_refused,
-     {"post_send of float64, n = 1: other channels are refused: a message with member 1 on "
-      "channel from_next was not an input_error"}},
+     {"post_send of float64, n = 1: messages on other channels are refused: a message with member "
+      "1 on channel from_next did not throw an input_error"}},
     {"CountsWrong",
      flaw::counts_wrong,
      {"reduce_scatter of float64, n = 5: counted traffic: expected 80 bytes in 1 calls, got 81 in "
@@ -427,15 +430,15 @@ planted const all_planted[]{
       "error: a message for another trainer: the run ended without an error"}},
     {"RootsAreClipped",
      flaw::roots_are_clipped,
-     {"error: a root out of range: the rank went on without an error"}},
+     {"error: a root out of range: the rank continued without an error"}},
     {"ErrorOfAnotherType",
      flaw::error_of_another_type,
      {"error: a root out of range: expected input_error, got another type with the text 'rank: "
       "no'"}},
     {"PlaceReversed",
      flaw::place_reversed,
-     {"rank() and size(), n = 0: as the mesh says: expected "
-      "0 of 3, got 2 of 3"}},
+     {"rank() and size(), n = 0: equal to the rank and size in the mesh: expected 0 of 3, got 2 of "
+      "3"}},
 };
 
 struct PlantedInACommunicator : testing::TestWithParam<planted> {};
@@ -597,7 +600,7 @@ TEST(CommunicatorSuite, WithoutPostSendThereAreNoPostedMessages) {
   EXPECT_TRUE(plait::testing::detail::check_all_channels<few_elements>(backend{}, few, report));
   EXPECT_TRUE(report.passed());
   ASSERT_EQ(report.checked.size(), 1u);
-  EXPECT_EQ(report.checked[0], "no posted messages, as the communicator has no post_send");
+  EXPECT_EQ(report.checked[0], "no posted messages, because the communicator has no post_send");
 }
 
 TEST(CommunicatorSuite, ACommunicatorOfOnesOwn) {

@@ -16,10 +16,10 @@ namespace plait::testing {
 
 /// The options of `check_device`.
 struct check_device_options {
-  /// The largest allowed distance of elements from the host's results, in units of the element
-  /// type's epsilon (2^-23 for float, 2^-52 for double) times the largest element of the operand,
-  /// or times 1 if that is larger. Use 0 for a device that calls the host's kernels, because its
-  /// results are equal.
+  /// The largest allowed difference between an element and the host's result, in units of epsilon *
+  /// max(1, largest element of the operand), where epsilon belongs to the element type (2^-23 for
+  /// float, 2^-52 for double). Use 0 for a device that calls the host's kernels, because its
+  /// results are then equal to the host's results.
   double tolerance = 0;
 };
 
@@ -28,17 +28,17 @@ struct check_device_options {
 /// - allocate() returns memory of the requested size, aligned to 64 bytes;
 /// - download() returns the bytes that upload() copied to the device, and no byte next to them
 ///   changes; the host may change the bytes that it has uploaded as soon as upload() returns;
-/// - operations of one stream run in order; a stream that waits for an event continues after all
-///   operations that were issued to the other stream before the event was recorded, each time that
-///   the event is recorded;
-/// - replay() has the effect of the recorded calls, each time, with the current values in memory;
+/// - operations of one stream run in order; a stream that waits for an event continues only after
+///   all operations that were issued to the other stream before the event was recorded, also if the
+///   event is recorded again;
+/// - each replay() has the effect of the recorded calls on the values that are in memory then;
 /// - discard() changes no byte next to its range, marks may be nested, kind() returns the same text
 ///   each time, and workspace_bytes(), if the device has it, never falls;
 /// - for each operation of operation/rows.hpp for which the queue has a kernel, the results equal
-///   the results of host_queue, in float and double, with extents of several elements and of one,
-///   and with gaps between rows if layers have them. Operands that are read do not change. Operands
-///   that are only written begin as NaN, which must not affect the result. Bytes next to operands
-///   do not change.
+///   the results of host_queue, in float and double, with indices of several elements and of one,
+///   and with gaps between the rows of the operands that layers store with gaps. Operands that are
+///   read do not change. Operands that are only written begin as NaN, which must not affect the
+///   result. Bytes next to operands do not change.
 ///
 /// The report's `checked` begins with "no kernel for: " and the operations for which the queue has
 /// no kernel; layers that call these operations do not compile for the device. Kernels in bfloat16
@@ -50,9 +50,9 @@ struct check_device_options {
 template <class Device>
 [[nodiscard]] check_report check_device(Device device, check_device_options const& options = {}) {
   static_assert(ext::device<Device>,
-                "check_device(device): this type is not a device; plait/backend/device.hpp says at "
-                "ext::device what it needs, and the compiler says below what is missing: write "
-                "that, as examples/own_device.cpp does");
+                "check_device(device): this type is not a device. The concept ext::device in "
+                "plait/backend/device.hpp lists the members of a device, and the compiler names "
+                "the missing member below; define it as in examples/own_device.cpp");
   require_range("check_device_options::tolerance", options.tolerance, number_ranges::at_least_0);
   check_report report;
   if constexpr (ext::device<Device>) {

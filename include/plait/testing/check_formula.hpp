@@ -32,8 +32,8 @@ inline std::string ranks_text(std::vector<int> const& ranks) {
     out = ext::concat({out, i == 0 ? "" : i + 1 == ranks.size() ? " and " : ", ", ranks[i]});
   return ext::concat({out, " ranks"});
 }
-/// Compares the results of trials with the list of forms. `text_of(variable)`: the reason why the
-/// form that cuts a variable is not listed.
+/// Compares the result of each trial with the layer's list of forms. `text_of(variable)` returns
+/// the reason why the list has no form that cuts this variable.
 template <class TextOf>
 check_report report_of(std::vector<tables::tried_cut> const& cuts, auto const& forms,
                        TextOf const& text_of) {
@@ -42,20 +42,21 @@ check_report report_of(std::vector<tables::tried_cut> const& cuts, auto const& f
     if (cut.ranks.empty()) continue;
     std::string const where = ranks_text(cut.ranks);
     if (cut.is_missing()) {
-      out.failures.push_back(ext::concat(
-          {text_of(cut.variable), ". But a trial ", where,
-           " makes the whole output and the whole gradients; write the formula so that the rules "
-           "of formulas see it, a function that is linear by +, -, * and /"}));
+      out.failures.push_back(
+          ext::concat({text_of(cut.variable), ". But a trial ", where,
+                       " returns the whole output and the whole gradients. Rewrite the formula so "
+                       "that the rules of formulas allow this form; for example, write a linear "
+                       "function with +, -, * and /"}));
     } else if (cut.is_listed) {
       std::string label;
       for (int i = 0; i < forms.count; ++i)
         if (forms.at[i].variable == cut.variable) label = forms.at[i].label.text();
       out.checked.push_back(ext::concat({"form ", label, " by trial ", where}));
       if (!(cut.distance <= 1e-10))
-        out.failures.push_back(
-            ext::concat({"form ", label, ": a trial ", where,
-                         " makes another output or other gradients than the whole form, off by ",
-                         number_text(cut.distance)}));
+        out.failures.push_back(ext::concat(
+            {"form ", label, ": a trial ", where,
+             " returns an output or gradients that differ from the whole form's by up to ",
+             number_text(cut.distance)}));
     } else {
       out.checked.push_back(ext::concat({text_of(cut.variable), ", by trial ", where}));
     }
@@ -78,12 +79,13 @@ check_report check_saved(Memory const& memory) {
   auto const expect_read = [&](std::string const& what, auto const& is_meant) {
     if (!is_read(is_meant))
       out.failures.push_back(
-          ext::concat({what, " is saved for the backward, and no node of it reads that"}));
+          ext::concat({what, " is saved for the backward, but no node of the backward reads it"}));
   };
   for (int s = 0; s < memory.saved.count; ++s)
     expect_read(ext::concat({"saved slot ", s}),
                 [&](int value) { return value == memory.saved.value[s]; });
-  // A loss also saves its input to find the rows that count, which no node shows.
+  // A loss also saves its input, in which it finds the rows that count; no node of the graph shows
+  // this use.
   if (memory.keeps_input && !g.is_loss)
     expect_read("the input",
                 [&](int value) { return g.at[value].kind == formula::node_kind::input; });
@@ -98,12 +100,12 @@ check_report check_saved(Memory const& memory) {
 /// and that no form is wrong or missing. For each index of the formula, a trial on the host cuts
 /// the index on 2, 3 and 4 ranks (if they divide it), without the rules by which formulas decide
 /// which indices ranks may cut. In a trial each rank has its blocks of the inputs and parameters
-/// that have the index, and runs all nodes on them. The cut works if the ranks' results form the
-/// output and all gradients of the whole, as blocks, as summands, or as equal copies. The report
-/// lists
+/// that have the index, and runs all nodes on them. The cut works if the ranks' results, taken as
+/// blocks, as summands, or as equal copies, form the whole output and all whole gradients. The
+/// report lists
 ///
-/// - a form that fails the trial (each rank has a different summand of a partial input, of both
-///   signs and not zero);
+/// - a form that fails the trial (in which the ranks' summands of a partial input differ, have both
+///   signs and are not zero);
 /// - a cut that passes the trial although the layer has no such form;
 /// - a slot that is saved for the backward although no node of the backward reads it.
 ///
@@ -112,9 +114,10 @@ check_report check_saved(Memory const& memory) {
 ///
 /// The trial of a listed form makes the reductions that the form lists. The trial of a cut that is
 /// not listed makes none, so it does not find a cut that would need a reduction, nor a cut of the
-/// width of heads. A refused cut is not reported if a kernel cannot process separate column ranges,
-/// or if each rank would have a part of the loss, as with cut positions. A cut that works only
-/// because of the signs of numbers, such as relu of a sum of squares, is reported.
+/// width of heads. A cut that the layer does not list is not reported if a kernel cannot process
+/// separate column ranges, or if each rank would have a part of the loss, as happens if positions
+/// are cut. A cut that works only because of the signs of numbers, such as a cut of relu of a sum
+/// of squares, is reported.
 ///
 /// Shapes: as for `check_layer`. An index whose length 2, 3 and 4 divide is tried on all of these
 ///         numbers of ranks.
@@ -124,7 +127,8 @@ check_report check_formula(layer_options const& options = {}) {
   constexpr bool is_formula = plait::detail::is_formula<L>;
   static_assert(is_formula,
                 "check_formula<L>: L is not a formula; it needs `using input = ...;` and `static "
-                "constexpr auto formula(auto x)`. Layers by the protocol have check_layer<L>");
+                "constexpr auto formula(auto x)`. For a layer that defines forward and backward "
+                "itself, use check_layer<L>");
   check_report out;
   if constexpr (is_formula) {
     out = check_layer<L, Element>(options);

@@ -16,15 +16,16 @@ namespace plait::testing {
 
 /// The number of rows with which `check_layer` runs a layer. It is the number of samples times the
 /// number of positions. There are 3 samples, or two groups if the layer mixes the samples of a
-/// group. There are as many positions as the layer's `sequence` says, or else 12. Row = position *
-/// samples + sample.
+/// group. The number of positions is the layer's `sequence`, or 12 if the layer has none. A row has
+/// the number position * samples + sample.
 template <class L>
 inline constexpr std::size_t checked_rows = detail::sequence_for<L> * detail::samples_for<L>;
 
 /// Runs a layer, a loss layer or a combination of layers in each of its forms on 1, 2, 3 and 4
-/// tensor ranks (if they divide it; on 1 and 2 if all ranks do the same work; on more if a form
-/// requires a larger multiple), in double on the threads backend. It reports each violation of
-/// these laws:
+/// tensor ranks, in double on the threads backend. Numbers of ranks that do not divide the form's
+/// dimensions are left out. If all ranks do the same work in a form, it runs on 1 and 2 ranks only;
+/// if a form requires a larger multiple of ranks, it also runs on that number. The check reports
+/// each violation of these laws:
 ///
 /// - output, input gradient and parameter gradients equal the results of the `whole` form on one
 ///   rank, to 1e-10 of the largest element, and have equal bits on all ranks that hold them;
@@ -35,11 +36,11 @@ inline constexpr std::size_t checked_rows = detail::sequence_for<L> * detail::sa
 ///   weight, and weights of 1 change nothing;
 /// - no sample's output or input gradient depends on another sample of the batch, or on a sample of
 ///   another group if the layer has `mixes_samples`;
-/// - samples in batches of different sizes and in a different order, as ranks and microbatches have
-///   them, have equal outputs and input gradients, and the gradients of parameters and the losses
-///   of the batches add up: no result depends on the number of a local row or on `context.batch`.
-///   If a layer sums over samples, two data ranks that share the samples have the results of one
-///   rank with all samples;
+/// - the same samples in batches of other sizes and in another order, as happens with ranks and
+///   microbatches, have equal outputs and input gradients, and the parameter gradients and losses
+///   of these batches add up to the gradients and the loss of one batch: no result depends on the
+///   number of a local row or on `context.batch`. If a layer sums over samples, two data ranks that
+///   share the samples have the results of one rank with all samples;
 /// - places without a sample, at the end of a batch or of a group, have gradient 0 and affect no
 ///   other gradient, and a batch may have no sample at all;
 /// - the `count` of a loss adds up over rows and pieces of a batch. The gradient is 0 in rows whose
@@ -48,12 +49,12 @@ inline constexpr std::size_t checked_rows = detail::sequence_for<L> * detail::sa
 ///   trainers if the loss has `classes`; otherwise the loss does not read past its row;
 /// - parameter gradients are added to the previous values;
 /// - `may_alias` is correct: shared buffers change no result;
-/// - a layer with `backward` computes the same gradients if only one of the two is needed, by
-///   `backward` or by backward_input and backward_parameters, as in a first or frozen layer or
-///   under a schedule that splits the backward into halves;
+/// - a layer with `backward` computes the same gradients if only the input gradient or only the
+///   parameter gradients are needed (as in a first layer, a frozen layer, or under a schedule that
+///   splits the backward into halves), by `backward` or by backward_input and backward_parameters;
 /// - no value is read that was not written: unused memory is filled with NaN;
-/// - the layer's functions communicate as their form lists, and the communicators count as many
-///   bytes as the plan.
+/// - the layer's functions make the communication that their form lists, and the communicators
+///   count as many bytes as the plan lists.
 ///
 /// If several inputs of a layer are tokens, they have equal values.
 ///
@@ -62,9 +63,10 @@ inline constexpr std::size_t checked_rows = detail::sequence_for<L> * detail::sa
 /// model.
 ///
 /// `check_layer<L, float>` and `check_layer<L, precision<bfloat16, float>>` check all these laws in
-/// double. They then run each form in the given type on the smallest of these numbers of ranks that
-/// divides it, and compare with double: to 1e-5 and to 0.03 of the largest element, respectively.
-/// The other laws hold there, too, except finite differences, which are checked only in double.
+/// double. They then run each form in the given type, on the smallest of these numbers of ranks
+/// that divides the form's dimensions, and compare with the results in double: to 1e-5 and to 0.03
+/// of the largest element, respectively. The other laws hold there, too, except finite differences,
+/// which are checked only in double.
 ///
 /// Inputs and parameters have numbers of both signs. If the layer's results are not finite with
 /// these numbers, each parameter with a constant initializer gets numbers of the constant's sign.
@@ -86,10 +88,10 @@ check_report check_layer(layer_options const& options = {}) {
                 number_ranges::at_least_1);
   static_assert((plait::detail::check_is_layer<L>(), true));
   using checked = plait::detail::as_layer<L>;
-  static_assert(
-      detail::takes_what_layers_make<checked>,
-      "check_layer<L>: L is not a loss and takes plait::reals<W> or plait::integers<W>, which only "
-      "a loss gets from a data set; write plait::features<W> or plait::tokens in `input`");
+  static_assert(detail::takes_what_layers_make<checked>,
+                "check_layer<L>: the `input` of L contains plait::reals<W> or plait::integers<W>, "
+                "which only a loss receives from a data set, and L is not a loss; declare "
+                "plait::features<W> or plait::tokens as `input`");
   check_report report;
   if constexpr (detail::takes_what_layers_make<checked>) {
     report = detail::layer_checker<checked>(options).report();

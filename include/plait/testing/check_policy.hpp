@@ -100,7 +100,7 @@ struct policy_run {
   std::vector<std::pair<compared_tensor, std::vector<double>>> parameters;
 };
 
-/// Trains a model, and checks on each rank that it sent as many bytes as the plan says.
+/// Trains a model, and checks that each rank sent as many bytes as the plan lists.
 template <class Model, class Policy>
 policy_run run_policy(policy_options const& options, std::size_t samples, std::size_t missing,
                       check_report& report, std::string const& where) {
@@ -140,7 +140,7 @@ policy_run run_policy(policy_options const& options, std::size_t samples, std::s
         if (planned != sent)
           report.failures.push_back(
               ext::concat({where, ": rank ", rank.world_rank(), " sent ", sent, " bytes over {",
-                           to_string(over), "}, the plan says ", planned}));
+                           to_string(over), "}, but the plan lists ", planned}));
       }
     }
     trainer.export_parameters(
@@ -159,7 +159,7 @@ void check_policy_on(check_report& report, policy_options const& options) {
       plan::grid.with_ranks_at_launch(options.data_ranks * plan::grid.known_batch_ranks());
   std::string const where = ext::concat({Model::name, " on ", grid.world_size(), " ranks"});
   report.checked.push_back(where);
-  // The size of a batch that the batch ranks and microbatches divide.
+  // Chooses a batch size that can be divided evenly among the batch ranks and their microbatches.
   auto const parts =
       static_cast<std::size_t>(grid.size(batch_axes)) *
       static_cast<std::size_t>(options.microbatches > 0 ? options.microbatches : plan::stages);
@@ -174,16 +174,17 @@ void check_policy_on(check_report& report, policy_options const& options) {
     auto const got = run_policy<Model, Policy>(options, samples, missing, report, where);
     compare(report, where, {"loss of step ", expected.losses.size(), expected.losses.size()},
             expected.losses, got.losses, options.tolerance * largest(expected.losses),
-            "the same as on one rank");
+            "must be the same as on one rank");
     for (std::size_t i = 0; i < expected.parameters.size() && i < got.parameters.size(); ++i) {
       auto const& [what, values] = expected.parameters[i];
       compare(report, where, what, values, got.parameters[i].second,
-              options.tolerance * largest(values), "the same as on one rank after training");
+              options.tolerance * largest(values),
+              "must be the same as on one rank after training");
     }
     if (expected.parameters.size() != got.parameters.size())
       report.failures.push_back(
           ext::concat({where, ": ", got.parameters.size(),
-                       " parameters were exported, on one rank ", expected.parameters.size()}));
+                       " parameters were exported, but on one rank ", expected.parameters.size()}));
   } catch (std::exception const& failure) {
     report.failures.push_back(ext::concat({where, ": ", failure.what()}));
   }

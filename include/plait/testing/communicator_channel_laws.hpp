@@ -77,17 +77,18 @@ struct lent_values {
     if (end.sends) return;
     auto const expected = channel_values<T>(p, end, lent.span().size());
     p.expect(lent, expected,
-             {"post_send and post_receive", n, -1, "messages come whole, in the order posted"});
+             {"post_send and post_receive", n, -1,
+              "messages arrive complete, in the order in which they were posted"});
     p.expect(seen, expected,
-             {"post_send and post_receive", n, -1, "messages are there after the wait"});
+             {"post_send and post_receive", n, -1, "messages have arrived after the wait"});
   }
 };
 
 // Sends several messages on each channel at a time, including an empty one, and makes other calls
 // meanwhile. `late`: 1 if ranks with an odd number are late, 0 if ranks with an even number are, -1
-// if none is. A late rank posts after the others have posted, and after so long a time that a
-// faulty wait of the others has ended. With late ranks there are no other calls, because these
-// would make all ranks late.
+// if none is. A late rank posts its messages after the other ranks have posted theirs, and so much
+// later that a faulty wait of another rank, which returns too early, has already returned. With
+// late ranks there are no other calls, because these calls would make all ranks late.
 template <class T, class Probe>
 void check_posted_messages(Probe& p, std::size_t n, int late) {
   std::array<std::size_t, 4> const counts{n, n, 0, n / 2 + 1};
@@ -179,10 +180,11 @@ void check_refused_channels(Probe& p) {
       for (stream const on :
            {stream::to_next, stream::from_next, stream::to_previous, stream::from_previous}) {
         if (other == p.me() || is_right(other, sends, on) || refuses(other, sends, on)) continue;
-        return p.fail({sends ? "post_send" : "post_receive", 1, -1, "other channels are refused"},
-                      "float64",
-                      ext::concat({"a message with member ", other, " on channel ", to_string(on),
-                                   " was not an input_error"}));
+        return p.fail(
+            {sends ? "post_send" : "post_receive", 1, -1, "messages on other channels are refused"},
+            "float64",
+            ext::concat({"a message with member ", other, " on channel ", to_string(on),
+                         " did not throw an input_error"}));
       }
 }
 

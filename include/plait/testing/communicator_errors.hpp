@@ -44,14 +44,15 @@ enum class mistake {
 
 enum class thrown_type { collective_mismatch, size_mismatch, input_error };
 
-// A mistake, the type of its exception, and words that the text must contain.
+// A mistake in the calls of a communicator, the type of the exception that the mistake must cause,
+// and words that the text of the exception must contain.
 struct communicator_error {
   mistake which;
   char const* name;
   thrown_type type;
   std::array<char const*, 2> words;
-  // True if the mistake is found only by a backend whose ranks compare their calls. Each rank finds
-  // the other mistakes without the other ranks.
+  // True if the mistake is found only by a backend whose ranks compare their calls. Any other
+  // mistake is found by each rank alone.
   bool compared = false;
 };
 
@@ -106,7 +107,8 @@ bool is_message(mistake which);
 // Two axes over which groups have the same members as the groups over axis::data.
 inline constexpr axis_set other_axes = axis::data | axis::tensor;
 
-// Returns the difference between a thrown exception and the expected one; empty if there is none.
+// Returns a text about the difference between a thrown exception and the expected exception; empty
+// if they agree.
 [[gnu::cold]] std::string fault_of(communicator_error const& expected,
                                    std::exception const& thrown);
 
@@ -160,7 +162,8 @@ struct mistake_witness {
   std::atomic<int> took_part = 0, were_told = 0;
 };
 
-// Makes one rank's call of a mistake. The exception that follows ends the job.
+// Makes one rank's part of the calls of a mistake. The exception that these calls throw ends the
+// job.
 template <class Rank>
 void check_mistake(Rank& rank, communicator_error const& expected, mistake_witness& witness) {
   communicator_probe<Rank> p{rank, axis::data, witness.findings};
@@ -186,7 +189,7 @@ void check_mistake(Rank& rank, communicator_error const& expected, mistake_witne
     if (!fault.empty()) fail(fault);
     throw;
   }
-  fail("the rank went on without an error");
+  fail("the rank continued without an error");
 }
 
 }  // namespace detail
@@ -221,7 +224,8 @@ template <class Backend>
                                                     int ranks = 2) {
   auto const& expected = detail::communicator_error_at(which);
   if (ranks < 2)
-    throw input_error({"check_communicator_error: it takes 2 ranks or more, not ", ranks});
+    throw input_error(
+        {"check_communicator_error: at least 2 ranks are needed, and there are ", ranks});
   check_report report;
   report.checked.push_back(std::string("error: ") + expected.name);
   detail::mistake_witness witness;

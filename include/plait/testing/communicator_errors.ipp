@@ -25,14 +25,15 @@ PLAIT_DECL std::string fault_of(communicator_error const& expected, std::excepti
                         ", got another type with the text '", text, "'"});
   for (char const* const word : expected.words)
     if (text.find(word) == std::string::npos)
-      return ext::concat({"the text does not say '", word, "': '", text, "'"});
+      return ext::concat({"the text does not contain '", word, "': '", text, "'"});
   return {};
 }
 
 PLAIT_DECL communicator_error const& communicator_error_at(int which) {
   if (which < 0 || which >= communicator_error_count)
-    throw input_error(
-        {"communicator error ", which, ": the numbers are 0 to ", communicator_error_count - 1});
+    throw input_error({"communicator error ", which,
+                       ": there is no such number; the numbers are 0 to ",
+                       communicator_error_count - 1});
   return communicator_errors[which];
 }
 

@@ -19,19 +19,21 @@
 // calls on all ranks of a group and checks the results of its own rank.
 namespace plait::testing::detail {
 
-// Rank and size must equal the rank and the size in the mesh.
+// Checks that rank() and size() equal this rank's place in its group of the mesh and the size of
+// the group.
 template <class Probe>
 void check_membership(Probe& p) {
   auto const members = p.rank.grid().group_of(p.rank.world_rank(), p.over);
   auto const place = std::ranges::find(members, p.rank.world_rank()) - members.begin();
   if (p.size() != static_cast<int>(members.size()) || p.me() != static_cast<int>(place))
-    p.fail({"rank() and size()", 0, -1, "as the mesh says"}, "",
+    p.fail({"rank() and size()", 0, -1, "equal to the rank and size in the mesh"}, "",
            ext::concat(
                {"expected ", place, " of ", members.size(), ", got ", p.me(), " of ", p.size()}));
 }
 
-// One rank is late. The other ranks start their clocks before a call in which the late rank takes
-// part, so that their times contain its sleep, even if ranks are delayed otherwise.
+// Checks that a barrier waits for a late rank, which sleeps before the barrier. Before the sleep,
+// all ranks take part in another call. The ranks start their clocks before that call, so that the
+// measured times always contain the sleep, even if ranks are delayed for other reasons.
 template <class Probe>
 void check_barrier(Probe& p) {
   if (p.size() == 1) return p.comm().barrier();
@@ -46,7 +48,7 @@ void check_barrier(Probe& p) {
     p.comm().barrier();
     auto const took = std::chrono::steady_clock::now() - begin;
     if (took < late)
-      p.fail({"barrier", 0, -1, "returns when the last rank has come"}, "",
+      p.fail({"barrier", 0, -1, "returns only when the last rank has called it"}, "",
              ext::concat({"it took less than the ", late.count(), " ms that member ", sleeper,
                           " slept before"}));
   }

@@ -80,7 +80,8 @@ void check_not_a_number(Probe& p) {
   for (std::size_t i = 0; i < n; ++i) {
     auto const value = static_cast<double>(accumulate_t<T>(got[i]));
     if (i + 1 < n ? !std::isnan(value) : value != p.size() - 1)
-      return p.fail({"all_reduce", n, -1, "NaN on any rank is the maximum"}, element_name<T>(),
+      return p.fail({"all_reduce", n, -1, "the maximum is NaN if any rank has NaN"},
+                    element_name<T>(),
                     ext::concat({"element ", i, ": expected ",
                                  (i + 1 < n ? "nan" : std::to_string(p.size() - 1)), ", got ",
                                  value_text(got[i])}));
@@ -102,8 +103,8 @@ void check_all_gather(Probe& p, std::size_t n) {
   p.comm().all_gather(send.read_only(), receive.span());
   p.comm().all_gather(whole.block(p.me(), n), whole.span());
   p.expect(receive, expected, {"all_gather", n, -1, "all blocks in rank order"});
-  p.expect(send, own, {"all_gather", n, -1, "send stays as it is"});
-  p.expect(whole, expected, {"all_gather", n, -1, "send is the own block of receive"});
+  p.expect(send, own, {"all_gather", n, -1, "the send buffer does not change"});
+  p.expect(whole, expected, {"all_gather", n, -1, "send may be this rank's block of receive"});
 }
 
 template <class T, class Probe>
@@ -115,13 +116,15 @@ void check_reduce_scatter(Probe& p, std::size_t n) {
   p.comm().reduce_scatter(send.read_only(), receive.span());
   p.comm().reduce_scatter(whole.read_only(), whole.block(p.me(), n));
   auto const sum = summed_values<T>(p.size(), n, p.salt, first, p.sums_in_rank_order);
-  p.expect(receive, sum.values, {"reduce_scatter", n, -1, "the own block of the sum"}, sum.bounds);
-  p.expect(send, own, {"reduce_scatter", n, -1, "send stays as it is"});
+  p.expect(receive, sum.values, {"reduce_scatter", n, -1, "this rank's block of the sum"},
+           sum.bounds);
+  p.expect(send, own, {"reduce_scatter", n, -1, "the send buffer does not change"});
   auto expected = own;
   std::ranges::copy(sum.values, expected.begin() + static_cast<std::ptrdiff_t>(first));
   std::vector<double> bounds(sum.bounds.empty() ? 0 : expected.size());
   std::ranges::copy(sum.bounds, bounds.begin() + (bounds.empty() ? 0 : std::ptrdiff_t(first)));
-  p.expect(whole, expected, {"reduce_scatter", n, -1, "receive is the own block of send"}, bounds);
+  p.expect(whole, expected, {"reduce_scatter", n, -1, "receive may be this rank's block of send"},
+           bounds);
 }
 
 template <class T, class Probe>
@@ -134,7 +137,7 @@ void check_all_to_all(Probe& p, std::size_t n) {
   p.expect(receive, probe_values_of_all<T>(p.size(), n, p.salt, first),
            {"all_to_all", n, -1, "block j of rank i is block i of rank j"});
   p.expect(send, probe_values<T>(p.me(), p.blocks() * n, p.salt),
-           {"all_to_all", n, -1, "send stays as it is"});
+           {"all_to_all", n, -1, "the send buffer does not change"});
 }
 
 template <class T, class Probe>
@@ -162,7 +165,7 @@ void check_ring(Probe& p, std::size_t n) {
     p.expect(receive, probe_values<T>(previous, n, p.salt),
              {"send and receive", n, -1, "in a ring"});
     p.expect(send, probe_values<T>(p.me(), n, p.salt),
-             {"send and receive", n, -1, "what is sent stays as it is"});
+             {"send and receive", n, -1, "the sent values do not change"});
     ++p.salt;
   }
 }

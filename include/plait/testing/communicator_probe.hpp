@@ -26,10 +26,11 @@
 
 namespace plait::testing::detail {
 
-// The failures that the ranks of this process have found. Each process has its own.
+// The failures that the ranks of this process have found. Each process has a separate object.
 class communicator_findings {
  public:
-  static constexpr int most_alike = 2;  // largest number of sentences of one rank about one law
+  static constexpr int most_alike =
+      2;  // the most failures of one law that one rank reports in full
 
   // `law`: a text that is equal for similar failures.
   void add(int world_rank, std::string const& law, std::string const& text);
@@ -66,7 +67,7 @@ T probe_value(int rank, std::size_t position, unsigned salt) {
               (std::uint64_t{salt} + 1) * 0x94D049BB133111EBu;
   bits = (bits ^ bits >> 31) * 0xD6E8FEB86659FD93u;
   bits ^= bits >> 32;
-  if constexpr (is_float<T>)  // magnitudes differ, so that each order of summing has other
+  if constexpr (is_float<T>)  // magnitudes differ, so that sums in different orders have different
                               // bits
     return static_cast<T>(static_cast<double>(static_cast<std::int64_t>(bits) >> 11) * 0x1p-52 *
                           static_cast<double>(1u << (bits & 15u)));

@@ -56,8 +56,8 @@ struct communicator_suite_options {
   /// True if ranks whose calls contradict each other get an exception. Otherwise the suite makes
   /// only mistakes that each rank can find without the other ranks.
   bool compares_calls = true;
-  /// True if such ranks also get an exception when they call two groups with equal members, over
-  /// different axes.
+  /// True if ranks also get an exception when some of them call a group over certain axes, and
+  /// others a group with equal members over other axes.
   bool compares_equal_groups = true;
   /// True if stages post messages on channels, and a post does not wait. Otherwise the backend
   /// sends each message at once, and the suite posts messages in an order in which each post may
@@ -92,9 +92,9 @@ template <class Comm, class T>
 consteval void require_all_calls() {
   static_assert(
       can_all<Comm, T>,
-      "check_communicators: the backend's communicator lacks a call for this element "
-      "type, or one returns something; derive it from plait::ext::communicator_calls, or leave "
-      "the type out: check_communicators<plait::testing::element_list<float, double>>");
+      "check_communicators: the backend's communicator lacks a call for this element type, or one "
+      "of its calls returns a value; derive the communicator from plait::ext::communicator_calls, "
+      "or leave the type out: check_communicators<plait::testing::element_list<float, double>>");
 }
 
 template <class Comm>
@@ -176,7 +176,7 @@ template <class Elements, class Backend>
 bool check_all_channels(Backend const& backend, communicator_suite_options const& options,
                         check_report& report) {
   if constexpr (!posts_messages<typename Backend::rank_type::communicator_type, double>) {
-    report.checked.push_back("no posted messages, as the communicator has no post_send");
+    report.checked.push_back("no posted messages, because the communicator has no post_send");
   } else {
     std::size_t most = static_cast<std::size_t>(-1);
     auto const what =
@@ -209,8 +209,8 @@ template <class Elements = communicator_elements, class Backend>
                                                communicator_suite_options const& options = {}) {
   static_assert(
       requires { typename Backend::rank_type::communicator_type; },
-      "check_communicators: the backend has no rank_type, or it is not a rank_handle; write using "
-      "rank_type = plait::ext::rank_handle<device, communicator>;");
+      "check_communicators: the backend has no rank_type, or its rank_type is not a rank_handle; "
+      "declare using rank_type = plait::ext::rank_handle<device, communicator>;");
   using communicator_type = typename Backend::rank_type::communicator_type;
   detail::require_records<communicator_type>();
   detail::require_all_calls<communicator_type, double>();
@@ -223,8 +223,8 @@ template <class Elements = communicator_elements, class Backend>
                                number_ranges::at_least_0);
   if (options.sizes.empty())
     throw input_error(
-        "communicator_suite_options::sizes is empty, so that no call would be compared; leave it "
-        "out for sizes from 0 to 100003");
+        "communicator_suite_options::sizes is empty, so that no call would be compared; leave "
+        "`sizes` out to use sizes from 0 to 100003");
   check_report report;
   report.checked = detail::left_out(options);
   if (!detail::check_all_calls<Elements>(backend, options, report) ||

@@ -14,9 +14,9 @@ PLAIT_DECL std::vector<std::string> left_out(communicator_suite_options const& o
   say(options.sums_in_rank_order, "sums_in_rank_order",
       "sums have the bits of additions in rank order");
   say(options.maximum_keeps_nan, "maximum_keeps_nan", "a maximum keeps nan");
-  say(options.compares_calls, "compares_calls", "ranks whose calls differ are told");
+  say(options.compares_calls, "compares_calls", "ranks whose calls differ get an exception");
   say(options.compares_equal_groups, "compares_equal_groups",
-      "groups of equal members, over other axes, compare their calls");
+      "calls to groups with equal members over different axes are compared");
   say(options.has_channels, "has_channels", "a post does not wait for the other rank");
   say(options.errors, "errors", "mistakes end the launch with their error");
   say(options.rounds > 0, "rounds", "groups in turn");

@@ -22,8 +22,8 @@ namespace plait::testing::detail {
 std::vector<std::byte> pattern_of(std::size_t count, unsigned salt);
 
 // Adds a failure if bytes that were copied to a device and back are not equal, or if bytes next to
-// them have changed. `got` is the memory around the copied bytes; they begin `before` bytes after
-// its begin.
+// them have changed. `got` is the memory around the copied bytes; the copied bytes begin `before`
+// bytes after the beginning of `got`.
 void compare_copied(check_report& report, std::string const& law,
                     std::vector<std::byte> const& copied, std::vector<std::byte> const& got,
                     std::size_t before, std::byte next_to_them);
@@ -58,7 +58,7 @@ class device_laws {
       std::size_t const now = device_.workspace_bytes();
       if (now < workspace_ && !workspace_fell_)
         report_.failures.push_back(ext::concat(
-            {"workspace_bytes(): it must never fall: it was ", workspace_, ", and later ", now}));
+            {"workspace_bytes() must never decrease: it was ", workspace_, ", and later ", now}));
       workspace_fell_ = workspace_fell_ || now < workspace_;
       workspace_ = now;
     }
@@ -181,8 +181,8 @@ class device_laws {
       }
       expect(sum, 21,
              ext::concat({"wait(): stream ", to_string(second),
-                          " must continue after the operations that stream ", to_string(first),
-                          " got before record(), and the other way round"}));
+                          " must continue only after the operations that were put into stream ",
+                          to_string(first), " before record(), and the other way round"}));
     }
   }
 
@@ -205,8 +205,8 @@ class device_laws {
       device_.upload(by.data(), step.data(), count * sizeof(float));
       device_.replay(graph, body);
       auto const what = ext::concat({"replay(): call ", call,
-                                     " with a graph must do what the body "
-                                     "does, with the values that its memory has then"});
+                                     " of a graph must have the effect of the recorded body on the "
+                                     "values that are in memory then"});
       expect(x, at += float(call), what);
       expect(sum, total += at, what);
     };
@@ -214,7 +214,7 @@ class device_laws {
     for (int call = 1; call <= 4; ++call)
       if (next(call); report_.failures.size() != before) return;
     for (int call = 1; call <= 3; ++call) device_.replay(other, other_body);
-    expect(x, at = 100, "replay(): another graph has operations of its own");
+    expect(x, at = 100, "replay(): a second graph must run its own operations");
     next(5);
   }
 
@@ -225,7 +225,9 @@ class device_laws {
     queue.discard(x.data() + half, half * sizeof(float));
     queue.discard(x.data(), 0);
     queue.fill(3.0f, x.data() + half, half);
-    expect(x, 3, "discard(): what is written after it, and bytes next to it, must stay");
+    expect(x, 3,
+           "discard(): values that are written after the call, and bytes next to the discarded "
+           "bytes, must not change");
   }
 
   void check_marks() {
@@ -242,8 +244,8 @@ class device_laws {
   void check_kind(std::string const& first) {
     for (int i = 0; i < 2; ++i)
       if (auto const now = device_.kind(); now != first)
-        return fail(ext::concat(
-            {"kind(): it must say the same each time: it said '", first, "', then '", now, "'"}));
+        return fail(ext::concat({"kind() must return the same text each time: it returned '", first,
+                                 "', then '", now, "'"}));
   }
 
   Device& device_;

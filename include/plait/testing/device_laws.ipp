@@ -24,7 +24,7 @@ PLAIT_DECL void compare_copied(check_report& report, std::string const& law,
     if (got[before + i] != copied[i]) {
       report.failures.push_back(
           ext::concat({law, ": byte ", i, " must come back as ", static_cast<unsigned>(copied[i]),
-                       ", and came as ", static_cast<unsigned>(got[before + i])}));
+                       ", but came back as ", static_cast<unsigned>(got[before + i])}));
       return;
     }
   auto const same = [=](std::byte one) { return one == next_to_them; };

@@ -34,7 +34,8 @@
 // operation/rows.hpp after another.
 namespace plait::testing::detail {
 
-// Functions as users write them: named types, for devices that compile them.
+// Functions in the form in which users write them. Their types have names, because some devices
+// compile the functions.
 struct function_of_one {
   template <class A>
   PLAIT_HOST_DEVICE A operator()(A a) const {
@@ -95,7 +96,7 @@ class device_rows {
   }
 
  private:
-  // ---- The rows: their elements, const where they are read, and the numbers of their kernels ----
+  // ---- The operations: element types (const if only read) and arguments of their kernels -------
 
   void check_memory(index_lengths const& at) {
     using other = std::conditional_t<std::is_same_v<T, float>, double, float>;
@@ -472,7 +473,7 @@ class device_rows {
     }
   }
 
-  // ---- One row ----------------------------------------------------------------------------------
+  // ---- One operation ----------------------------------------------------------------------------
 
   /// Runs queue.run(row, operands..., numbers...) on the host and on the device.
   template <operation::is_row Row, class... Elements, class... Numbers>

@@ -14,7 +14,7 @@ namespace plait::testing::tables {
 struct image_call {
   std::string_view name;
   formula::window_numbers windows;
-  formula::image_shape x, y;  ///< the whole images
+  formula::image_shape x, y;  ///< the shapes of the whole images
   std::size_t rows = 0;
   std::size_t channels = 0, outputs = 0;  ///< number of channels on this rank
 };

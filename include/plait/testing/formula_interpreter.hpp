@@ -55,8 +55,8 @@ table as_table(Graph const& from) {
   return out;
 }
 
-/// A function of elements (a map or a slope) of a table. It is called with the place of an element
-/// and the node's operands.
+/// An element-wise function (a map) of a table, or the derivative (slope) of a map. It is called
+/// with the place of an element and the values of the node's operands there.
 using element_function = double (*)(formula::index_place const&, double const*);
 
 template <class Function, std::size_t... K>
@@ -85,7 +85,8 @@ std::vector<element_function> functions_of_table() {
   }(std::make_integer_sequence<int, Facts::table.size>{});
 }
 
-/// The local shape of a value: rows, and the factors of its columns; stored row by row.
+/// The shape of one rank's part of a value: the number of rows, and the factors whose product is
+/// the number of columns. Elements are stored row by row.
 struct local_shape {
   std::size_t rows = 1;
   std::size_t factors[node::most_factors]{1, 1, 1};
@@ -100,7 +101,7 @@ struct local_shape {
   [[nodiscard]] std::size_t last() const {
     return factor_count == 0 ? 1 : factors[factor_count - 1];
   }
-  /// Splits a column number into the index of each factor.
+  /// Splits a column number into one index for each factor of the columns.
   void split(std::size_t column, std::size_t (&out)[node::most_factors]) const {
     for (int f = factor_count - 1; f >= 0; --f) out[f] = column % factors[f], column /= factors[f];
   }
@@ -178,8 +179,8 @@ class node_maker {
   }
 
   /// Computes node i from its operands: `at(value)` returns the numbers of a value. The previous
-  /// contents of the result are lost, unless an element-wise function is computed in place of an
-  /// operand.
+  /// contents of the result are lost, unless an element-wise function is computed in the memory of
+  /// an operand.
   template <class Values>
   void make(int i, Values const& at, numbers& out) const {
     node const& n = g.at[i];
@@ -404,12 +405,11 @@ class node_maker {
     }
   }
 
-  // ---- Causal attention of heads, of which several may read one head of keys and values
-  // ------------
+  // ---- Causal attention; several query heads may read one head of keys and values ---------------
 
   struct head_shape {
     std::size_t heads, width, queries, keys;  ///< columns of queries and of keys
-    std::size_t shared;                       ///< number of heads for each head of keys
+    std::size_t shared;  ///< number of query heads that read one head of keys and values
   };
   [[nodiscard]] head_shape heads_of(int attention) const {
     int const* const operands = g.at[attention].operands;
@@ -417,8 +417,8 @@ class node_maker {
     std::size_t const queries = shape(operands[0]).width(), keys = shape(operands[1]).width();
     return {heads, queries / heads, queries, keys, std::max<std::size_t>(queries / keys, 1)};
   }
-  /// Returns the largest score of a position with the positions up to it, and fills `out` with the
-  /// scores.
+  /// Fills `out` with the scores of a position with itself and with each earlier position; returns
+  /// the largest score.
   static double scores(head_shape const& of, std::size_t batch, std::size_t row, std::size_t head,
                        numbers const& q, numbers const& k, numbers& out) {
     out.assign(row / batch + 1, 0);
@@ -456,7 +456,7 @@ class node_maker {
       for (std::size_t head = 0; head < of.heads; ++head) {
         scores(of, batch, row, head, in(0), in(1), score);
         std::size_t const query = row * of.queries + head * of.width;
-        double product = 0;  // product of the output and its gradient
+        double product = 0;  // scalar product of the output and the gradient of the output
         for (std::size_t c = 0; c < of.width; ++c) product += in(3)[query + c] * in(5)[query + c];
         for (std::size_t t = 0; t < score.size(); ++t) {
           std::size_t const key = (t * batch + row % batch) * of.keys + head / of.shared * of.width;
@@ -487,8 +487,7 @@ class node_maker {
       out[k] += at(n.operands[2])[k / map % call.outputs];
   }
 
-  // ---- Rows of operation/rows.hpp: result `number` of a call
-  // --------------------------------------
+  // ---- Calls of operations that operation/rows.hpp lists: computes result `number` -------------
 
   void call(node const& n, node const& result, int number, auto const& at, numbers& out) const {
     std::string_view const name = n.row->name;

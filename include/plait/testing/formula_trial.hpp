@@ -20,7 +20,8 @@ namespace plait::testing::tables {
 /// signs.
 struct given_numbers {
   std::vector<numbers> inputs, parameters;
-  numbers dy, term_seed;  ///< term_seed: factor of each row's term of the loss; dy of a loss
+  numbers dy, term_seed;  ///< term_seed: for each row, the gradient of the loss's term; equals dy
+                          ///< if the layer is a loss
 
   given_numbers(node_maker const& maker, unsigned seed, double scale = 0.6) {
     auto const fill = [&](int value, double factor) {
@@ -79,7 +80,8 @@ inline void add_term(table const& g, numbers const& term, numbers& y) {
 /// The values of all nodes of a table, on each of several ranks.
 class table_run {
  public:
-  /// `partial`: the values that are summands on each rank; `completed`: the values that ranks sum.
+  /// `partial`: the values of which each rank has a summand; `completed`: the values that are
+  /// summed over the ranks.
   table_run(table const& of, std::vector<element_function> const& functions,
             given_numbers const& given, int variable = values_of_form::nothing,
             std::size_t ranks = 1, std::vector<bool> const& partial = {},
@@ -104,7 +106,7 @@ class table_run {
           if (is_summand) take_summand(out, rank, ranks);
         } else if (n.kind == node_kind::parameter) {
           out = maker.block_of(i, given.parameters[std::size_t(n.number)]);
-          if (is_summand && rank > 0) out.assign(out.size(), 0);  // added once
+          if (is_summand && rank > 0) out.assign(out.size(), 0);  // only rank 0 adds the parameter
         } else if (n.kind == node_kind::output_gradient || n.kind == node_kind::seed) {
           out = maker.block_of(i, n.kind == node_kind::seed ? given.term_seed : given.dy);
         } else {
@@ -224,8 +226,8 @@ inline outcome_of_table run_whole(table const& g, std::vector<element_function> 
 }
 
 /// Runs the table on ranks that cut a variable, and joins the results by the placements of the
-/// form. The gradient of a replicate value is a sum of summands; other gradients are whole or in
-/// blocks.
+/// form. The gradient of a replicate value is the sum of the ranks' summands; other gradients are
+/// whole or in blocks.
 inline outcome_of_table run_form(table const& g, std::vector<element_function> const& functions,
                                  given_numbers const& given, values_of_form const& form,
                                  int variable, std::size_t ranks) {
@@ -268,9 +270,10 @@ tried_formula as_tried() {
 /// A variable of a formula that ranks cut in a trial.
 struct tried_cut {
   int variable = values_of_form::nothing;
-  bool is_listed = false;     ///< the rules of formula/forms.hpp let ranks cut it
-  std::vector<int> ranks{};   ///< the numbers of ranks of the trial; empty: none divides it
-  double distance = 0;        ///< distance of a listed form from the whole
+  bool is_listed = false;    ///< the rules of formula/forms.hpp let ranks cut it
+  std::vector<int> ranks{};  ///< the numbers of ranks of the trial; empty: none divides it
+  double distance =
+      0;  ///< the largest difference between results of a listed form and results on one rank
   bool works_anyway = false;  ///< the rules refuse it, but the numbers are right
 
   formula::refusal why = formula::refusal::none;  ///< the reason for a refusal

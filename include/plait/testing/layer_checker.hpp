@@ -178,14 +178,15 @@ void check_alone(check_report& report, std::string const& where, checked_layer c
 void check_targets(check_report& report, std::string const& of_all, checked_layer const& layer,
                    trial const& usual, trial (*run)(trial_setup const&));
 
-/// Checks all laws of a job. `expected` has the results that the job must have, and `law` says why.
+/// Checks all laws of a job. `expected` has the results that the job must have; `law` is the
+/// sentence about this law for the report.
 void check_job(check_report& report, std::string const& where, checked_layer const& layer,
                trial const& expected, trial const& got, trial (*run)(trial_setup const&),
                std::string const& law);
 
-/// Runs the job with whose results other jobs are compared. If its results are not finite, a
-/// parameter may have to be positive: the layer is then replaced by the layer that `make_positive`
-/// returns, if its results are finite.
+/// Runs the reference job, with whose results other jobs are compared. If these results are not
+/// finite, a parameter may have to be positive. In that case the job also runs with the layer that
+/// `make_positive` returns; if the results are finite now, this layer replaces `layer`.
 inline bool run_reference(check_report& report, std::string const& where,
                           trial (*run)(trial_setup const&), checked_layer& layer, trial& reference,
                           auto make_positive) {
@@ -234,7 +235,8 @@ class precision_checker {
       auto* const run = run_trial<layer_job<L, Form, ranks, Sharded, Element>>;
       trial got;
       if (run_checked(report_, where, run, layer_.setup, got))
-        check_job(report_, where, layer_, reference_, got, run, "must be near that in double");
+        check_job(report_, where, layer_, reference_, got, run,
+                  "must be near the result in double");
     }
   }
 
@@ -263,7 +265,7 @@ class layer_checker {
     if (!options.tokens.empty() && options.tokens.size() != needed) {
       report_.failures.push_back(
           ext::concat({"check_layer: options.tokens has ", options.tokens.size(),
-                       " elements, needed are ", needed}));
+                       " elements; the number needed is ", needed}));
       return;
     }
     check_counts(report_, layer_.losses, layer_.setup);
@@ -306,14 +308,15 @@ class layer_checker {
     if constexpr (constexpr int least = least_ranks<L, choice.pin, choice.sharded>(); least > 4)
       on_more = check_ranks<choice.pin, choice.sharded, least>();
     if (!on_two && !on_three && !on_four && !on_more)
-      report_.failures.push_back(ext::concat(
-          {choice.text(),
-           ": none of 2, 3 and 4 ranks divides the dimensions that it cuts, so it was not checked; "
-           "check the layer with widths (and heads, and sequence) that are multiples of 12"}));
+      report_.failures.push_back(
+          ext::concat({choice.text(),
+                       ": the dimensions that this form cuts cannot be divided by 2, 3 or 4 ranks, "
+                       "so the form was not checked; check the layer with widths (and heads, and "
+                       "sequence) that are multiples of 12"}));
   }
 
-  /// Runs a form on one rank. It is first compared with itself without shared buffers, so that a
-  /// difference is a fault of `may_alias`, and then with the reference form.
+  /// Runs a form on one rank and compares its results with the reference form. Also compares them
+  /// with a run in which no buffers are shared, so that a fault of `may_alias` is found.
   template <name Form, bool Sharded>
   void check_one_rank() {
     if constexpr (fit_of<L, Form, 1, Sharded>() == fit::divides) {

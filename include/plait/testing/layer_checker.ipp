@@ -37,7 +37,7 @@ PLAIT_DECL void check_alone(check_report& report, std::string const& where,
   double const loss = got.ranks[0].once.loss;
   compare(report, where, {"loss", 1, 1}, {2 * loss}, {got.ranks[0].scaled_loss},
           rounding_bound({loss}, layer.rounding),
-          "must be twice as large when context.loss.scale is");
+          "must be twice as large if context.loss.scale is doubled");
   // For a layer that sums over all samples, check_data_ranks compares two data ranks with one rank.
   if (layer.sums_samples || !is_independent) return;
   check_pieces(report, where, setup, got, layer.output, run, layer.rounding);

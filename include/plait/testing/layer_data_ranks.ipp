@@ -55,7 +55,7 @@ PLAIT_DECL void check_data_ranks(check_report& report, std::string const& where,
     report.failures.push_back(ext::concat({where, ": ", failure.what()}));
     return;
   }
-  auto const* const law = "must be what one rank makes of the samples of both";
+  auto const* const law = "must equal the result of one rank that has the samples of both ranks";
   // Places without a sample are left out.
   batch_piece const present{0, 2 * samples - 1, 1, 0};
   auto const of_samples = [&](std::vector<double> const& rows, double* absent) {

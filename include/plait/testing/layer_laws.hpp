@@ -13,8 +13,8 @@
 /// Laws about the results of trials.
 namespace plait::testing::detail {
 
-/// Returns the number of the input, counted from 1, that a parameter provides if it belongs to a
-/// probe; 0 for other parameters.
+/// Returns the number, counted from 1, of the layer's input that a parameter provides if the
+/// parameter belongs to a probe; 0 for other parameters.
 std::size_t input_number(std::string const& parameter);
 
 /// Returns the name of a gradient for messages. If the layer has several inputs, the name says

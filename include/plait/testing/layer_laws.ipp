@@ -84,7 +84,8 @@ PLAIT_DECL void check_differences(check_report& report, std::string const& where
         expected[setup.differences[k].element] = got.ranks[0].differences[k];
         ++tried;
       }
-    // A third derivative of 1 and the rounding of outputs of 1 contribute 2e-11 each.
+    // The bound for the error of a finite difference: if the third derivative and the output are
+    // about 1, the neglected terms and the rounding of the outputs contribute 2e-11 each.
     compare(report, where, tensor_of(got, i), expected, gradient,
             1e-6 * std::max(1.0, largest(gradient)),
             "must be the central finite difference of the outputs (step 1e-5)", tried);
@@ -149,7 +150,7 @@ PLAIT_DECL void check_bytes(check_report& report, std::string const& where, tria
       if (moved.planned != moved.counted)
         report.failures.push_back(
             ext::concat({where, ": rank ", r, " moved ", moved.counted, " bytes over the ",
-                         moved.group, " group, the plan says ", moved.planned}));
+                         moved.group, " group, but the plan lists ", moved.planned}));
 }
 
 }  // namespace plait::testing::detail

@@ -10,8 +10,9 @@
 #include "plait/testing/layer_trial.hpp"
 #include "plait/testing/report.hpp"
 
-/// Laws about a layer's samples in other batches: divided as microbatches and data ranks divide
-/// them, and with places without a sample.
+/// Laws that compare a layer's results for the same samples in different batches: in one batch, in
+/// the smaller batches of microbatches and data ranks, and in batches in which some places have no
+/// sample.
 namespace plait::testing::detail {
 
 /// Consecutive samples of a batch that form a separate batch, followed by places without a sample.
@@ -50,8 +51,9 @@ bool run_quietly(check_report& report, std::string const& where, trial (*run)(tr
                  trial_setup const& setup, trial& out);
 
 inline constexpr char const* missing_law =
-    "must be 0 in a place without a sample, the last l.context.missing of l.context.batch: in a "
-    "loss multiply by l.dy.at(row), elsewhere leave these rows out";
+    "must be 0 in a place without a sample (these are the last l.context.missing of the "
+    "l.context.batch places): in a loss, multiply by l.dy.at(row); in other layers, leave these "
+    "rows out";
 
 /// Compares `got`, the results of all samples in one batch, with the results of the samples in
 /// batches of different sizes and in a different order. One batch has places without a sample, and

@@ -95,9 +95,10 @@ PLAIT_DECL void check_pieces(check_report& report, std::string const& where,
   auto const batches = ext::concat({"of ", first, " and of ", rest, " samples"});
   auto const same = ext::concat(
       {"must be the same when the samples come in batches ", batches,
-       ": a body may use numbers of the global batch, as l.context.first_sample or at.sample, and "
-       "not the number of a local row, l.context.batch or l.context.microbatch"});
-  auto const sum = ext::concat({"must be the sum over batches ", batches, " and of none"});
+       ": a body may use numbers of the global batch, such as l.context.first_sample or at.sample, "
+       "but not the number of a local row, l.context.batch or l.context.microbatch"});
+  auto const sum =
+      ext::concat({"must be the sum over batches ", batches, " and a batch without samples"});
   if (!is_loss)
     compare(report, where, output, outputs, got.ranks[0].once.output,
             rounding_bound(outputs, rounding), same);
@@ -128,8 +129,9 @@ PLAIT_DECL void check_partial_group(check_report& report, std::string const& of_
     return;
   std::size_t const before = report.failures.size();
   auto const* const law =
-      "must not depend on the contents of a place without a sample, the last l.context.missing of "
-      "l.context.batch: leave these out of what the samples of a group share";
+      "must not depend on the contents of places without a sample (these are the last "
+      "l.context.missing of the l.context.batch places): leave them out of the values that the "
+      "samples of a group share";
   std::vector<double> outputs(one.ranks[0].once.output.size()), others(outputs.size());
   put_back(one.ranks[0].once.output, setup, piece, outputs);
   put_back(other.ranks[0].once.output, setup, piece, others);

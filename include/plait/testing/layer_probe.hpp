@@ -17,8 +17,8 @@ namespace plait::testing {
 /// parameter. If a batch has fewer samples than `Samples`, the probe outputs the first rows of the
 /// parameter.
 ///
-/// Shapes: values (Sequence * Samples, Width); y (rows, Width), with at most as many rows; x, an
-///         Input, is ignored.
+/// Shapes: values (Sequence * Samples, Width); y (rows, Width), where rows is at most Sequence *
+///         Samples; x, an Input, is ignored.
 template <std::size_t Sequence, std::size_t Samples, std::size_t Width, class Input = features<1>>
 struct probe {
   using concept_tag = layer_tag;

@@ -39,8 +39,8 @@ struct trial_setup {
   std::size_t missing = 0;       ///< number of places without a sample, at the end of the batch
   std::size_t all_samples = 1;   ///< number of samples in the global batch
   int microbatch = 0;
-  bool is_piece = false;             ///< run only one forward and backward, and the differences
-  tensors parameters;                ///< values of the parameters, including the probe's
+  bool is_piece = false;  ///< true: runs only one forward and backward, and the finite differences
+  tensors parameters;     ///< values of the parameters, including the probe's
   std::vector<char> is_input;        ///< true for each parameter of a probe
   std::int32_t missing_token = 0;    ///< token that `batches` puts in places without a sample
   std::vector<std::int32_t> tokens;  ///< the model's input, or the labels of a loss

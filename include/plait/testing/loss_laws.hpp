@@ -85,17 +85,19 @@ void check_count(check_report& report, target_count<Target> count, std::vector<T
   try {
     auto const whole = of_rows(0, rows);
     if (!(whole >= 0) || (!are_weights && whole > static_cast<double>(all.size())))
-      fail("it says ", number_text(whole), " of ", all.size(),
-           " targets; it must be from 0 to their number, and one for each number that counts");
+      fail("it returned ", number_text(whole), " of ", all.size(),
+           " targets; it must be between 0 and the number of targets, and count each target that "
+           "contributes once");
     double by_rows = 0;
     for (std::size_t r = 0; r < rows; ++r) by_rows += of_rows(r, 1);
     auto const cut = of_rows(0, rows / 3) + of_rows(rows / 3, rows - rows / 3);
     double const bound = are_weights ? 1e-6 * std::max(1.0, std::abs(whole)) : 0;
     if (!(std::abs(by_rows - whole) <= bound) || !(std::abs(cut - whole) <= bound))
-      fail("it says ", number_text(whole), " of ", rows, " rows together, ", number_text(by_rows),
-           " of them one by one, and ", number_text(cut), " of a third and the rest",
-           "; ranks and microbatches count their own rows, so it must add up: count each target "
-           "by itself");
+      fail("it returned ", number_text(whole), " of ", rows, " rows together, but ",
+           number_text(by_rows), " for the same rows one by one, and ", number_text(cut),
+           " for the first third and the rest",
+           "; ranks and microbatches count their own rows, so the counts of parts must add up: "
+           "count each target independently of the others");
   } catch (std::exception const& failure) {
     fail(failure.what(),
          "; check_layer draws labels below layer_options::token_count, or the loss's classes, or "

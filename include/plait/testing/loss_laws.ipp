@@ -66,16 +66,18 @@ PLAIT_DECL bool check_uncounted(check_report& report, std::string const& where,
     for (std::size_t r = 0; r < setup.rows(); ++r)
       if (count_of_row(losses, setup, r) == 0) set_row(expected, setup.rows(), r, 0.0);
     compare(report, where, tensor_of(got, i), expected, gradient, 0,
-            "must be 0 in a row whose targets do not count: write zeros there, as l.dx has "
-            "other numbers before");
+            "must be 0 in a row whose targets do not count: write zeros to this row of l.dx, "
+            "because l.dx contains other numbers before the call");
   }
   auto const loss = got.ranks[0].once.loss;
   if (report.failures.size() == before)
-    compare(report, where, {"loss", 1, 1}, {0}, {loss - loss}, 0,
-            ext::concat({"must be a number where rows have no target: leave out rows whose label "
-                         "is ext::ignored_target, ",
-                         ext::ignored_target,
-                         ", also in places without a sample, and real targets that are nan"}));
+    compare(
+        report, where, {"loss", 1, 1}, {0}, {loss - loss}, 0,
+        ext::concat(
+            {"must be finite if some rows have no target: leave out rows whose label is "
+             "ext::ignored_target, ",
+             ext::ignored_target,
+             " (places without a sample have this label, too), and real targets that are nan"}));
   return report.failures.size() == before;
 }
 
@@ -108,7 +110,7 @@ PLAIT_DECL void check_labels_past_rows(check_report& report, std::string const& 
           1e-9 * std::max(1.0, std::abs(change(usual))),
           ext::concat({"must not depend on another row when a label is ", width,
                        " or -1: the loss reads past its row; let count throw an input_error for "
-                       "labels that it does not take, or say `static constexpr std::size_t "
+                       "labels that it does not take, or declare `static constexpr std::size_t "
                        "classes = ...;`, so that trainers refuse them"}));
 }
 

@@ -36,7 +36,8 @@ class index_lengths {
   std::array<std::size_t, 26> of_{};
 };
 
-/// The way in which an operation is run, except the numbers that its kernel takes.
+/// The settings of one run of an operation: the shapes and values of its operands. The other
+/// arguments of the kernel are passed separately.
 struct row_setting {
   index_lengths lengths;
   /// The indices of the operands of the queue's call, if they differ from the indices of the

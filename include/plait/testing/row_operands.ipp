@@ -12,7 +12,8 @@
 
 namespace plait::testing::detail {
 
-// The bytes between operands and in gaps, which must not change.
+// The number of guard bytes around each operand. A kernel must not change these bytes, nor the
+// bytes of gaps between rows.
 inline constexpr std::size_t guard_bytes = 64;
 inline constexpr std::byte guard_byte{0x5A};
 
@@ -140,11 +141,12 @@ PLAIT_DECL void row_operands::compare_operand(check_report& report, std::string 
                               ? double(std::numeric_limits<float>::epsilon())
                               : std::numeric_limits<double>::epsilon();
   double const bound = of.is_written ? tolerance * rounding * std::max(1.0, largest(wanted)) : 0.0;
-  char const* const law = !of.is_written   ? "a kernel must not change the operands that it reads"
-                          : of.is_added_to ? "a kernel must compute what the host's kernel does, "
-                                             "here from the previous values of the operand"
-                                           : "a kernel must compute what the host's kernel does, "
-                                             "and not read the previous values of the operand, nan";
+  char const* const law = !of.is_written ? "a kernel must not change the operands that it reads"
+                          : of.is_added_to
+                              ? "a kernel must compute the same as the host's kernel, which adds "
+                                "to the previous values of the operand"
+                              : "a kernel must compute the same as the host's kernel, and must not "
+                                "read the previous values of the operand, which are nan";
   testing::detail::compare(report, where, {of.name, of.stride, of.count()}, wanted, found, bound,
                            law);
 }

@@ -35,7 +35,7 @@ class link_clock {
  public:
   explicit link_clock(link_options const& options) : options_(options) {}
 
-  /// Runs work(), which sends `bytes` over the link, and then sleeps for the rest of the call's
+  /// Runs work(), which sends `bytes` over the link, and then sleeps until the call has taken its
   /// least duration.
   template <class Work>
   auto during(double bytes, Work work) {
@@ -146,9 +146,9 @@ class slow_engine final : public process_engine {
 /// call's bytes. It sleeps for this time, so that on any machine one can see if a program computes
 /// while it communicates. The bytes of a call are the bytes that a rank receives, or the bytes that
 /// it sends if they are more; for an engine's own sum, the bytes of the vector. For example, 1 MB
-/// at 100 MB/s with a latency of 1 ms takes 11 ms. A sum that plait computes itself, and a call
-/// that ranks first compare, are several calls. Posted messages are as fast as in `inner`. A call
-/// that fails in `inner` is not delayed.
+/// at 100 MB/s with a latency of 1 ms takes 11 ms. A sum that plait computes itself consists of
+/// several calls, and so does a call that ranks first compare. Posted messages are as fast as in
+/// `inner`. A call that fails in `inner` is not delayed.
 ///
 /// Errors: input_error if there is no engine, for a negative latency, or for a rate that is not
 ///         above 0; the exceptions of `inner`.
