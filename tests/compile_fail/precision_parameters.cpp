@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: precision<Compute, Parameters, Reduce>: Parameters must be Compute, or float where
+// first: precision<Compute, Parameters, Reduce>: Parameters must be Compute or, if Compute
 #include "plait/nn/linear.hpp"
 #include "plait/plan/parallel.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: precision<Compute, Parameters, Reduce>: gradients are added up in float for
+// first: precision<Compute, Parameters, Reduce>: Reduce, the type in which gradients are
 #include "plait/nn/linear.hpp"
 #include "plait/plan/parallel.hpp"
 

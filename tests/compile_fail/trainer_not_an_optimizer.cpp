@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // first: trainer<Job>(rank, optimizer): the second argument is not an optimizer
-// expect: optimizer: `numbers` has a member that is not a number, which cannot be
-// expect: optimizer: the numbers that change from step to step are compared between ranks
+// expect: optimizer: `numbers` has a member that is not a number, so ranks cannot
+// expect: optimizer: `numbers`, the values that change from step to step, must be
 #include "plait/backend/host/threads.hpp"
 #include "plait/nn/cross_entropy.hpp"
 #include "plait/nn/linear.hpp"

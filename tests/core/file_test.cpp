@@ -308,7 +308,8 @@ TEST_F(File, AnUnwritableFileIsRefusedAtOnce) {
             begins(folder_ / "missing" / "x") + ": folder '" + (folder_ / "missing").string() +
                 "' does not exist; make it first");
   EXPECT_EQ(refusal_to_write("/proc/x"),
-            begins("/proc/x") + ", since its folder takes no new file: No such file or directory");
+            begins("/proc/x") +
+                ", because no new file can be made in its folder: No such file or directory");
   fs::path const long_name = folder_ / std::string(5000, 'n');
   EXPECT_EQ(refusal_to_write(long_name), begins(long_name) + ": File name too long");
   std::ofstream(path_) << "old";

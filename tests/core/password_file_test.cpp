@@ -70,15 +70,15 @@ TEST_F(PasswordFile, TellsNothingOfWhatIsWrong) {
   for (auto const& text : {std::string("secret\nsecret"), std::string("secret\r\n"),
                            std::string("secret\n\n"), std::string("secret\0", 7)}) {
     write(text);
-    expect("is not a password: it has further lines");
+    expect("is not a password: it has more than one line");
   }
   write("secret" + std::string(1024, 'a'));
   expect("more than 1024 bytes");
   for (::mode_t const mode : {0640u, 0604u, 0620u, 0610u, 0601u}) {
     write("secret", mode);
     expect(
-        "may be used by other users; take that right away (chmod 600), and as they may "
-        "have read it, write another one into it");
+        "may be used by other users; remove that right (chmod 600), and write another "
+        "secret into the file, because they may have read this one");
   }
   fs::remove(path());
   fs::create_directory(path());

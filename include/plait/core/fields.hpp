@@ -25,13 +25,13 @@ template <class T, class Each>
 constexpr void for_each_field(T const& of, Each each) {
   static_assert(
       std::is_aggregate_v<T> && count_fields<T>() > 0 && count_fields<T>() <= most_fields,
-      "optimizer: the numbers that change from step to step are compared between ranks; let "
-      "`numbers` be a struct of 1 to 8 numbers, without bases, arrays and constructors");
+      "optimizer: `numbers`, the values that change from step to step, must be a struct of 1 to 8 "
+      "numbers without base classes, arrays or constructors, because ranks compare these values");
   auto const all = [&](auto... fields) {
     constexpr bool are_numbers = (std::is_arithmetic_v<decltype(fields)> && ...);
     static_assert(are_numbers,
-                  "optimizer: `numbers` has a member that is not a number, which cannot be "
-                  "compared between ranks; let it be a struct of 1 to 8 numbers");
+                  "optimizer: `numbers` has a member that is not a number, so ranks cannot compare "
+                  "it; make `numbers` a struct of 1 to 8 numbers");
     if constexpr (are_numbers) (each(static_cast<double>(fields)), ...);
   };
   constexpr int count = count_fields<T>();

@@ -144,8 +144,8 @@ class open_folder {
 /// A file that appears under its name only when it is complete. It is written as plait-<16
 /// digits>.partial in the folder of `path`, and commit() renames it to `path`; the destructor of an
 /// object that was not committed removes it. If the program is killed, the temporary file remains;
-/// at every moment `path` is either the old file or the new one. A complete file that cannot be
-/// renamed also remains, and the error names it.
+/// at every moment `path` names either the old file or the complete new file. A complete file that
+/// cannot be renamed also remains, and the error names it.
 ///
 /// The new file takes over the access mode and access control list of the file that it replaces
 /// and, if the system allows it, also its owner and group. If `path` is a symbolic link, the link
@@ -206,8 +206,8 @@ class partial_file {
     if (::fsync(descriptor) != 0) name_.fail("cannot be written", errno);
   }
 
-  // Brings the file's name to the disk. The name is stored in the folder, which is synchronised
-  // separately from the file.
+  // Makes sure that the file's name is on the disk. The name is stored in the folder, which is
+  // synchronised separately from the file.
   void synchronise_folder() const;
 
   file_name name_;

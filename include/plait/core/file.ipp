@@ -128,7 +128,7 @@ PLAIT_DECL partial_file::partial_file(std::string const& path, std::string_view 
   }
   int const code = errno;
   require_folder(name_, folder);
-  name_.fail("cannot be written, since its folder takes no new file", code);
+  name_.fail("cannot be written, because no new file can be made in its folder", code);
 }
 
 PLAIT_DECL partial_file::~partial_file() {

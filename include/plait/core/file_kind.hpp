@@ -50,20 +50,20 @@ enum class file_use { weights, table, tokens, picture, text };
 /// The number of bytes at the beginning of a file that suffice to recognise its kind.
 inline constexpr std::size_t bytes_of_kind = 512;
 
-/// Recognises the kind of a file by its name and its first bytes, of which `begin` has at most
-/// bytes_of_kind.
+/// Recognises the kind of a file by its name and its first bytes. `begin` contains at most
+/// bytes_of_kind of these bytes.
 [[nodiscard]] [[gnu::cold]] file_kind kind_of_file(std::string_view begin, std::string_view path);
 
-/// Returns the end of an error message that begins with the name of a file: the file's kind, and
+/// Returns the second part of an error message, after the name of the file: the file's kind, and
 /// advice for the user.
 ///
 /// Source: tests/oracle/real_weights.py runs the commands in these texts.
 [[nodiscard]] [[gnu::cold]] std::string text_of_kind(file_kind kind, std::string const& path,
                                                      file_use use);
 
-/// Returns the end of an error message if a file's kind cannot be used for a purpose: the kind and
-/// advice, such as "is compressed by gzip; unpack it first: ...". Empty if the kind can be used or
-/// is not known.
+/// Returns the second part of an error message, after the name of the file, if the file's kind
+/// cannot be used for a purpose: the kind and advice, such as "is compressed by gzip; unpack it
+/// first: ...". Empty if the kind can be used or is not known.
 [[nodiscard]] [[gnu::cold]] std::string other_kind_text(std::string_view begin,
                                                         std::string const& path, file_use use);
 

@@ -25,7 +25,7 @@ consteval nano_fraction fraction(double value) {
   if (!(value > -9e9 && value < 9e9)) throw "fraction(value): value must be between -9e9 and 9e9";
   nano_fraction const out{static_cast<std::int64_t>(value * 1e9 + (value < 0 ? -0.5 : 0.5))};
   if (out.nano == 0 && value != 0)
-    throw "fraction(value): only nine digits after the point count, which are all 0 here";
+    throw "fraction(value): digits after the ninth decimal place are ignored, and the first nine are all 0 here; the absolute value must be 0 or at least 1e-9";
   return out;
 }
 

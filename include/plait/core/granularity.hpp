@@ -8,7 +8,8 @@ namespace plait {
 /// enumerator includes the values of the enumerators above it.
 enum class granularity : int {
   nothing,
-  /// Outputs of cheap layers: norms, activations, dropout and others without a matrix and `units`.
+  /// Outputs of cheap layers: norms, activations, dropout and other layers that have neither a
+  /// matrix nor `units`.
   cheap,
   moves,  ///< also values gathered from shards; the shards themselves are kept
   all     ///< every value that the backward reads; only the output of the unit is kept

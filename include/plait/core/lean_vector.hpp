@@ -101,7 +101,8 @@ class lean_vector {
   }
   [[gnu::cold]] constexpr void reserve(std::size_t room) {
     static_assert(std::is_nothrow_move_assignable_v<T>,
-                  "lean_vector<T>: an element is moved without an exception");
+                  "lean_vector<T>: the move assignment of T must be noexcept, because the vector "
+                  "moves elements when it grows");
     if (room <= room_) return;
     if (can_be_bytes && !__builtin_is_constant_evaluated()) {
       data_ = static_cast<T*>(detail::moved_bytes(data_, size_ * sizeof(T), room * sizeof(T)));
@@ -146,7 +147,7 @@ class lean_vector {
 
  private:
   /// True if elements can be copied as bytes, by one function for all types. Constant evaluation
-  /// does not use it, because it has no untyped memory.
+  /// copies the elements one by one, because it has no untyped memory.
   static constexpr bool can_be_bytes =
       std::is_trivially_copyable_v<T> && std::is_copy_assignable_v<T> &&
       std::is_default_constructible_v<T> && alignof(T) <= __STDCPP_DEFAULT_NEW_ALIGNMENT__;

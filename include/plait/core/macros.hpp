@@ -10,8 +10,9 @@
 #endif
 
 /// Marks functions that are called in loops over many elements, or in a step of a plan.
-/// PLAIT_INLINED does so for a lambda, after its parameters. Without these macros, compilers do not
-/// inline the functions in programs with many of them, and the loops are not vectorised.
+/// PLAIT_INLINED, written after the parameters of a lambda, does the same for the lambda. Without
+/// these macros, compilers stop inlining such functions in programs that contain many of them, and
+/// do not vectorise the loops.
 #if defined(__OPTIMIZE__)
 #define PLAIT_IN_LOOPS [[gnu::always_inline]] inline
 #define PLAIT_INLINED __attribute__((always_inline))

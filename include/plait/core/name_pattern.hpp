@@ -9,8 +9,8 @@
 
 namespace plait::detail {
 
-/// Returns true if the whole `name` matches `pattern`, in which a star matches any text, even an
-/// empty one. If `parts` is not null, it receives the text that each star matched; the first stars
+/// Returns true if the whole `name` matches `pattern`, in which a star matches any text, even the
+/// empty text. If `parts` is not null, it receives the text that each star matched; the first stars
 /// match as few characters as possible.
 [[gnu::cold]] bool matches(std::string_view pattern, std::string_view name,
                            std::vector<std::string_view>* parts = nullptr);

@@ -23,8 +23,8 @@ PLAIT_DECL void require_private(open_file const& file) {
         {"belongs to user ", found.st_uid, ", not to user ", ::geteuid(), " of this process"}));
   if ((found.st_mode & 077u) != 0)
     file.name().refuse(
-        "may be used by other users; take that right away (chmod 600), and as they "
-        "may have read it, write another one into it");
+        "may be used by other users; remove that right (chmod 600), and write another secret into "
+        "the file, because they may have read this one");
 }
 
 PLAIT_DECL std::string read_password(std::filesystem::path const& path) {
@@ -39,7 +39,8 @@ PLAIT_DECL std::string read_password(std::filesystem::path const& path) {
   if (out.empty()) file.name().refuse("is empty; the password is its only line");
   auto const is_control = [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; };
   if (std::any_of(out.begin(), out.end(), is_control))
-    file.name().refuse("is not a password: it has further lines, or characters that do not print");
+    file.name().refuse(
+        "is not a password: it has more than one line, or characters that cannot be printed");
   return out;
 }
 

@@ -21,14 +21,13 @@ struct precision {
       std::is_same_v<Compute, float> || std::is_same_v<Compute, double> ||
           std::is_same_v<Compute, bfloat16>,
       "precision<Compute, Parameters, Reduce>: Compute must be float, double or bfloat16");
-  static_assert(
-      std::is_same_v<Parameters, Compute> ||
-          (std::is_same_v<Compute, bfloat16> && std::is_same_v<Parameters, float>),
-      "precision<Compute, Parameters, Reduce>: Parameters must be Compute, or float where "
-      "Compute is bfloat16");
+  static_assert(std::is_same_v<Parameters, Compute> ||
+                    (std::is_same_v<Compute, bfloat16> && std::is_same_v<Parameters, float>),
+                "precision<Compute, Parameters, Reduce>: Parameters must be Compute or, if Compute "
+                "is bfloat16, float");
   static_assert(std::is_same_v<Reduce, accumulate_t<Compute>>,
-                "precision<Compute, Parameters, Reduce>: gradients are added up in float for "
-                "bfloat16, else in Compute; write that type for Reduce");
+                "precision<Compute, Parameters, Reduce>: Reduce, the type in which gradients are "
+                "added up, must be float if Compute is bfloat16, else Compute");
   using compute = Compute;
   using parameters = Parameters;
   using reduce = Reduce;

@@ -30,7 +30,7 @@ std::string sentence_of_another(std::string_view text);
 std::string in_quotes(std::string_view text);
 
 /// Returns a path, in quotes, for use in a message. It is escaped and never shortened, since the
-/// end of a path says most.
+/// last part of a path identifies the file.
 std::string path_in_quotes(std::string const& path);
 
 }  // namespace plait::detail

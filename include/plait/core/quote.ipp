@@ -67,7 +67,8 @@ PLAIT_DECL std::string in_quotes(std::string_view text) {
   std::size_t end = std::min<std::size_t>(text.size(), 80);
   bool const is_cut = end < text.size();
   while (is_cut && end > 76 && (static_cast<unsigned char>(text[end]) & 0xc0u) == 0x80u) --end;
-  // Appended to, because g++ 12 warns about "'" + std::string where it is inlined.
+  // The text is appended to `out`, because g++ 12 warns about "'" + std::string if that expression
+  // is inlined.
   std::string out = "'";
   out += escaped(text.substr(0, end));
   out += is_cut ? "...'" : "'";

@@ -195,7 +195,7 @@ struct normal_lanes {
   // Replaces each lane by its square root.
   [[gnu::always_inline]] static inline void square_root(real& value) {
 #if defined(__x86_64__)
-    // Std::sqrt may set errno, so the compiler would compute the lanes one by one.
+    // The compiler would compute std::sqrt one lane after another, because std::sqrt may set errno.
     if constexpr (has_avx2)
       asm("vsqrtpd %0, %%ymm0\n\tvmovupd %%ymm0, %0" : "+m"(value) : : "xmm0");
     else
@@ -250,7 +250,7 @@ namespace plait::ext {
 /// The bits are the same with every compiler, with every option except -ffast-math, and on every
 /// processor.
 ///
-/// Cost: computes all eight numbers of the group that has `index`; for many numbers use
+/// Cost: computes all eight numbers of the group that contains `index`; for many numbers use
 ///       random_normals.
 double random_normal(random_key key, std::uint64_t index);
 

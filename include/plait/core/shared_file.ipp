@@ -30,7 +30,7 @@ PLAIT_DECL own_folder::own_folder(std::filesystem::path path, std::string_view k
     name_.refuse(concat(
         {"belongs to user ", found.st_uid, ", not to user ", ::geteuid(), " of this process"}));
   if ((found.st_mode & 022u) != 0)
-    name_.refuse("may be written by other users; take that right away or choose another folder");
+    name_.refuse("may be written by other users; remove that right or choose another folder");
 }
 
 PLAIT_DECL shared_file::shared_file(own_folder const& folder, std::string name, std::size_t bytes,

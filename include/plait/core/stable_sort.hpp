@@ -8,9 +8,9 @@ namespace plait::detail {
 
 /// Sorts values by `before(a, b)`; equal values keep their order.
 ///
-/// std::stable_sort takes longer to compile, for each type of list in every program, and uses a
-/// deprecated function, about which clang warns. This is a merge sort, which merges adjacent sorted
-/// parts and so doubles their length in each pass.
+/// std::stable_sort takes longer to compile, for each type of list in every program, and calls a
+/// deprecated function, so that clang prints a warning. This is a merge sort, which merges adjacent
+/// sorted parts and so doubles their length in each pass.
 ///
 /// Cost: n log n, and memory for one copy.
 template <class Vector, class Before>
