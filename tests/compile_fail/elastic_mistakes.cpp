@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // libs: elastic
 // expect: launch<Job>(elastic{...}, program): the job's policy is not reproducible
-// expect: launch<Job>(elastic{...}, program): the policy says how many data ranks there are
+// expect: launch<Job>(elastic{...}, program): the policy fixes the number of data ranks
 // expect: launch<Job>(elastic{...}, program): with zero<...> each rank alone has its part
-// expect: launch<Job>(elastic{...}, program): program cannot be called with a rank alone
+// expect: launch<Job>(elastic{...}, program): program cannot be called with a rank as its only
 // expect: launch<Job, Jobs...>(elastic{...}, program): an elastic program trains one job
 #include "plait/elastic/elastic.hpp"
 #include "plait/nn/linear.hpp"

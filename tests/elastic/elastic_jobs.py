@@ -826,8 +826,8 @@ def store_wait_is_over():
         expect(got == [1] * 3, str(got) + job.texts())
         with open(first.out.name) as file:
             said = file.read()
-        expect(" s, and is not waited for any longer (store_wait); the job has ended after step" in said, job.texts())
-        expect(job.texts().count(" s, and another process of the job waits for it no longer; the job has ended after") == 2,
+        expect(" s, and this process has stopped waiting for it (store_wait); the job has ended after step" in said, job.texts())
+        expect(job.texts().count(" s, and another process of the job has stopped waiting for it; the job has ended after") == 2,
                job.texts())
         expect(any(name.startswith("step-") for name in os.listdir(os.path.join(job.folder, "saves"))), job.texts())
 

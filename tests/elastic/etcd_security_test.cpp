@@ -294,23 +294,23 @@ TEST_F(EtcdSecurity, RefusedUsers) {
   expect_words(refusal([&] {
                  etcd(access(said), 20s).change({}, {{.key = "/plait/job/done", .value = ""}});
                }),
-               "it wants to know who this is");
+               "etcd requires a user");
   said = files();
   said.user = "poor";
   expect_words(read_refused(said), "permission denied");
-  expect_words(read_refused(said), "user 'poor' may not use the keys of jobs");
+  expect_words(read_refused(said), "user 'poor' has no permission for the keys of jobs");
   expect_words(refusal([&] { etcd(access(), 20s).change({}, {{.key = "a", .value = ""}}); }),
                "permission denied");
   said = files();
   said.certificate.clear();
   said.key.clear();
-  expect_words(read_refused(said), "does it want a certificate");
+  expect_words(read_refused(said), "does it require a certificate");
   said.certificate = made().pem("named");
   said.key = made().key("named");
   expect_words(read_refused(said), "named.pem' has a CommonName, which etcd's gateway does not");
   said.certificate = made().pem("of_other");
   said.key = made().key("of_other");
-  expect_words(read_refused(said), "does it take the certificate '" + said.certificate.native());
+  expect_words(read_refused(said), "does it accept the certificate '" + said.certificate.native());
   expect_words(refusal<etcd_error>([&] { etcd("etcd://" + server().name(), 20s).read("a"); }),
                "does it want TLS (etcds://)?");
 }
@@ -321,7 +321,7 @@ TEST_F(EtcdSecurity, APasswordMayChange) {
   write(said.password_file, "correct donkey");
   auto const with = access(said);
   etcd one(with, 20s);
-  expect_words(refusal([&] { one.read(prefix()); }), "is not this user's");
+  expect_words(refusal([&] { one.read(prefix()); }), "is wrong");
   write(said.password_file, secret);
   EXPECT_TRUE(one.read(prefix()).entries.empty());
   with->forget(with->token());

@@ -42,12 +42,12 @@ void launch(elastic const& backend, Program&& program) {
                 "launch<Job, Jobs...>(elastic{...}, program): an elastic program trains one job; "
                 "leave the others out");
   static_assert(plan::slices > 0,
-                "launch<Job>(elastic{...}, program): the job's policy is not reproducible, so that "
-                "another number of ranks would train other weights; write "
+                "launch<Job>(elastic{...}, program): the job's policy is not reproducible, so a "
+                "different number of ranks would train different weights; write "
                 "hybrid<data_parallel<>, ..., reproducible<Slices>>");
   static_assert(!plan::grid.is_complete(),
-                "launch<Job>(elastic{...}, program): the policy says how many data ranks there "
-                "are; write data_parallel<>, whose ranks may join and leave");
+                "launch<Job>(elastic{...}, program): the policy fixes the number of data ranks; "
+                "write data_parallel<>, whose ranks may join and leave");
   static_assert(!plan::cuts_arenas,
                 "launch<Job>(elastic{...}, program): with zero<...> each rank alone has its part "
                 "of the optimizer's state, which is lost with the rank; leave zero<...> out, or "
@@ -55,8 +55,8 @@ void launch(elastic const& backend, Program&& program) {
   constexpr bool takes_rank =
       requires(std::remove_reference_t<Program>& run, rank_type& rank) { run(rank); };
   static_assert(takes_rank,
-                "launch<Job>(elastic{...}, program): program cannot be called with a rank alone; "
-                "write [&](auto& rank) { ... }");
+                "launch<Job>(elastic{...}, program): program cannot be called with a rank as its "
+                "only argument; write [&](auto& rank) { ... }");
   if constexpr (plan::is_elastic && takes_rank && sizeof...(Jobs) == 0) {
     detail::elastic_job const job{.plan = words_of_plan<plan>(),
                                   .replica = plan::grid.with_ranks_at_launch(1).world_size(),

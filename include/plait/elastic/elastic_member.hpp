@@ -59,8 +59,8 @@ class elastic_member {
   /// generation.
   [[nodiscard]] std::string const& job_id() const { return terms_.id; }
 
-  /// Waits until this member is in a generation, or until the job has ended or refuses it. `mine`
-  /// is the entry with which it joins.
+  /// Waits until this member is in a generation, or until the job has ended or refuses this member.
+  /// `mine` is the entry with which the member joins.
   ///
   /// Errors: input_error if the job's terms differ from this process's; engine_error if etcd has
   ///         lost the job's data, or has not answered for `store_wait`.
@@ -82,8 +82,8 @@ class elastic_member {
   [[nodiscard]] bool is_alone();
 
   /// Waits until the lease is valid, so that the other members still count this member as alive. It
-  /// does not wait if this step is the last one, because all members leave the generation after it
-  /// (`parts`) or this member wants to leave.
+  /// does not wait if this step is the last one for this member: if all members leave the
+  /// generation after the step (`parts` is true), or if this member wants to leave.
   ///
   /// Errors: engine_error if the lease has expired, so that the other members consider this member
   ///         dead.
@@ -121,8 +121,8 @@ class elastic_member {
   void wake();
   membership::action decide(membership_view const& view);
 
-  /// heard: etcd has answered a call; not_heard: a call has failed. Both inform silence_. not_heard
-  /// returns for how long etcd has not answered.
+  /// heard() is called when etcd has answered a call, not_heard() when a call has failed. Both
+  /// update silence_. not_heard() returns for how long etcd has not answered.
   void heard(bool all);
   [[gnu::cold]] membership::time not_heard(etcd_error const& problem, membership::time began,
                                            bool answers);

@@ -104,12 +104,12 @@ PLAIT_DECL membership::action elastic_member::next(join_entry mine) {
 PLAIT_DECL std::string elastic_member::why_lost() {
   if (is_lost_) return "etcd has lost the data of the job";
   if (has_waited_) return why_given_up();
-  // Members begin to measure the silence at different moments. The first whose time is over ends
-  // the job for all.
+  // Members begin to measure etcd's silence at different moments. The first member whose time is
+  // over ends the job for all.
   std::scoped_lock const lock{mutex_};
   if (silence_.is_away())
-    return concat({silence_.text(), ", and another process of the job waits for it no longer"});
-  return "another process of the job has lost etcd";
+    return concat({silence_.text(), ", and another process of the job has stopped waiting for it"});
+  return "another process of the job has stopped waiting for etcd";
 }
 
 PLAIT_DECL bool elastic_member::is_alone() {
@@ -229,7 +229,8 @@ PLAIT_DECL membership::time elastic_member::not_heard(etcd_error const& problem,
     silence_.failed(began, now(), problem.words, answers);
     lasts = silence_.lasts();
     if (lasts >= store_wait_ && given_up_.empty())
-      given_up_ = concat({silence_.text(), ", and is not waited for any longer (store_wait)"});
+      given_up_ =
+          concat({silence_.text(), ", and this process has stopped waiting for it (store_wait)"});
     if (lasts >= store_wait_ && is_training_) has_waited_ = true;
     hold_(silence_.is_silent() && lasts < store_wait_);
     says = silence_.says(!is_training_                ? "this process waits"
@@ -248,7 +249,7 @@ PLAIT_DECL std::string elastic_member::why_given_up() {
 PLAIT_DECL void elastic_member::check(job_keys::state const& state) {
   if (state.view.done) return;
   if (state.view.job.empty()) {
-    if (!terms_.id.empty()) refuse_lost("it has no such job any more");
+    if (!terms_.id.empty()) refuse_lost("it no longer has this job");
     return;
   }
   auto const& of = state.job;
@@ -329,7 +330,7 @@ PLAIT_DECL void elastic_member::enter(membership_view const& view) {
     // Makes the id unique, since the members' uids may be the same when a job is started again.
     std::uint64_t number = 0;
     if (::getentropy(&number, sizeof number) != 0)
-      throw engine_error("elastic: the system gives no random numbers");
+      throw engine_error("elastic: the system provides no random numbers");
     mine.id = concat({protocol_.uid(), "-", number});
     etcd_.change({{keys_.job(), of::created, 0}, {keys_.done(), of::created, 0}},
                  {{.key = keys_.job(), .value = job_keys::text(mine)}});
@@ -403,8 +404,8 @@ PLAIT_DECL void elastic_member::end_if_it_hangs() {
     if (!over_since_ || counted - *over_since_ < 2 * times_.timeout) return;
   }
   std::fprintf(stderr,
-               "plait: elastic: the generation of this process has been over for %lld ms, and its "
-               "program has not noticed; the process is ended, as it hangs\n",
+               "plait: elastic: the generation of this process has been over for %lld ms, but its "
+               "program has not noticed; the process hangs and is ended\n",
                static_cast<long long>(2 * times_.timeout.count()));
   std::_Exit(1);
 }

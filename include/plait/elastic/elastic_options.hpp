@@ -51,13 +51,13 @@ struct elastic {
   std::chrono::milliseconds wait_for_state{30'000};
   /// The time for which a job waits for an answer of etcd before the job ends.
   std::chrono::milliseconds store_wait{600'000};
-  /// \see processes for these options
+  /// These options have the same meaning as in processes.
   process_reduction reduction = process_reduction::ranked;
   process_streams streams = process_streams::concurrent;
   bool compare_calls = true;
   std::string token{};
   ext::axis_set require_local{};
-  /// \see processes::flight_record; if empty, no records are written
+  /// The folder for flight records, see processes::flight_record; if empty, no records are written.
   std::string flight_record{};
   /// Certificates, user and password for etcd.
   etcd_security security{};

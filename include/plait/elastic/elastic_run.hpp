@@ -66,7 +66,7 @@ class running_generation final : public generation {
 class replica_ranks {
  public:
   explicit replica_ranks(mesh const& grid);
-  /// Return the rank of a member, and the block of a rank.
+  /// Returns the rank of the plan that a member has; member_of() is the inverse.
   [[nodiscard]] int rank_of(int member) const {
     return static_cast<int>(std::ranges::find(member_of_, member) - member_of_.begin());
   }
@@ -103,7 +103,7 @@ class elastic_run {
   [[gnu::cold]] void say_if_late() const;
   [[nodiscard]] std::string how_to_begin_anew() const;
 
-  // Settings of the user, read from the options or the environment
+  // Reading the user's settings, from the options or the environment
 
   static std::string variable(char const* name);
   [[nodiscard]] std::string at() const;

@@ -246,7 +246,7 @@ PLAIT_DECL std::string elastic_run::uid() {
   }
   std::uint64_t number = 0;
   if (::getentropy(&number, sizeof number) != 0)
-    throw engine_error("elastic: the system gives no random numbers");
+    throw engine_error("elastic: the system provides no random numbers");
   char digits[17];
   std::snprintf(digits, sizeof digits, "%016llx", static_cast<unsigned long long>(number));
   return digits;
@@ -265,8 +265,8 @@ PLAIT_DECL std::pair<int, int> elastic_run::bounds() const {
   auto const [min, max] = out;
   if (min < 1 || max < min || max > terms_.slices)
     throw input_error({"elastic: .min is ", min, " and .max ", max,
-                       "; they are numbers of replicas, the job is reproducible<", terms_.slices,
-                       ">: 1 <= min <= max <= ", terms_.slices, " must hold"});
+                       "; they are numbers of replicas of a job that is reproducible<",
+                       terms_.slices, ">, so 1 <= .min <= .max <= ", terms_.slices, " must hold"});
   return out;
 }
 

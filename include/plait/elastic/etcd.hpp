@@ -35,8 +35,8 @@ struct etcd_view {
   std::uint64_t cluster = 0;
   std::vector<etcd_entry> entries{};
 };
-/// A condition on a key: its number `what` equals `value`. The condition created == 0 means that
-/// the key does not exist.
+/// A condition on a key: the property of the key that `what` names equals `value`. The condition
+/// created == 0 means that the key does not exist.
 struct etcd_condition {
   std::string key;
   enum class of { created, modified, lease } what;
@@ -105,7 +105,7 @@ class etcd {
   /// token, the request is sent a second time with a new token.
   reply send(etcd_server const& server, std::string const& call, std::string const& request,
              bool again, clock::time_point end);
-  /// Gets a token from a server; the status is 200 if this process has a token then.
+  /// Gets a token from a server; the returned status is 200 if the process then has a token.
   reply sign_in(etcd_server const& server, etcd_http::terms const& with);
   [[nodiscard]] std::string why_refused(std::string_view said) const;
   [[nodiscard]] json parsed(std::string const& text) const;

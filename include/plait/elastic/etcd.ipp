@@ -150,12 +150,12 @@ PLAIT_DECL etcd::reply etcd::sign_in(etcd_server const& server, etcd_http::terms
 PLAIT_DECL std::string etcd::why_refused(std::string_view said) const {
   if (!access_->has_user() &&
       (said.find("user name is empty") != said.npos || said.find("permission denied") != said.npos))
-    return "; it wants to know who this is: give a user and a password file "
-           "(PLAIT_ELASTIC_USER, PLAIT_ELASTIC_PASSWORD_FILE)";
+    return "; etcd requires a user: give a user and a password file (PLAIT_ELASTIC_USER, "
+           "PLAIT_ELASTIC_PASSWORD_FILE)";
   if (access_->has_user() && said.find("permission denied") != said.npos)
-    return concat(
-        {"; user ", in_quotes(access_->files().user),
-         " may not use the keys of jobs: grant it a role that may read and write /plait/"});
+    return concat({"; user ", in_quotes(access_->files().user),
+                   " has no permission for the keys of jobs: grant this user a role that may read "
+                   "and write /plait/"});
   return "";
 }
 
@@ -176,7 +176,7 @@ PLAIT_DECL void etcd::refuse(std::string const& what, bool is_refusal,
 PLAIT_DECL etcd::json const& etcd::object(json const& in, char const* name) const {
   auto const found = in.find(name);
   if (found == in.end() || !found->is_object())
-    refuse(concat({"an object '", name, "' is not there"}));
+    refuse(concat({"the object '", name, "' is missing"}));
   return *found;
 }
 

@@ -13,7 +13,7 @@
 
 namespace plait::detail {
 
-/// Returns `said` with the environment's values in the place of empty members.
+/// Returns `said`, with the values of environment variables instead of empty members.
 [[nodiscard]] etcd_security with_environment(etcd_security said);
 
 /// The servers of an address, the credentials for them, and the token that they have issued to this
@@ -32,8 +32,8 @@ class etcd_access {
 
   /// The last token that etcd has issued, or "".
   [[nodiscard]] std::string token() const;
-  /// Reads etcd's answer to a call with the body `question()`. Returns true if the answer has a
-  /// token that can be sent, which is then stored.
+  /// Reads etcd's answer to a call with the body `question()`. If the answer contains a token that
+  /// can be sent in a request, stores the token and returns true.
   bool take_token(std::string const& answer);
   /// Removes a token that etcd has refused.
   void forget(std::string const& token);
@@ -45,8 +45,8 @@ class etcd_access {
   /// Errors: input_error if the password cannot be read.
   [[nodiscard]] std::string question() const;
   /// Returns a reason if etcd refuses this process because its certificate has a common name, else
-  /// "". An etcd with users refuses such a certificate at its JSON gateway, which cannot take a
-  /// user's name from it.
+  /// "". An etcd with users refuses such a certificate at its JSON gateway, because the gateway
+  /// cannot read a user's name from the certificate.
   [[nodiscard]] std::string why_no_certificate(std::string_view answer) const;
   /// Returns the reason why etcd has issued no token. It does not quote etcd's text, which could
   /// contain the password.

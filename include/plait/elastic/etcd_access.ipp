@@ -86,23 +86,22 @@ PLAIT_DECL std::string etcd_access::question() const {
 
 PLAIT_DECL std::string etcd_access::why_no_certificate(std::string_view answer) const {
   if (answer.find("CommonName") == answer.npos) return "";
-  return concat(
-      {"certificate ", path_in_quotes(said_.certificate),
-       " has a CommonName, which etcd's gateway does not take of a client: make one whose "
-       "subject has none (openssl req -subj /O=plait)"});
+  return concat({"certificate ", path_in_quotes(said_.certificate),
+                 " has a CommonName, which etcd's gateway does not accept from a client: make a "
+                 "certificate whose subject has no CommonName (openssl req -subj /O=plait)"});
 }
 
 PLAIT_DECL std::string etcd_access::why_no_token(int status, std::string_view answer) const {
   if (answer.find("authentication failed") != answer.npos)
     return concat({"user ", in_quotes(said_.user), " is not known to etcd, or the password in ",
-                   path_in_quotes(said_.password_file), " is not this user's"});
+                   path_in_quotes(said_.password_file), " is wrong"});
   if (answer.find("authentication is not enabled") != answer.npos)
     return concat({"user ", in_quotes(said_.user),
                    " is given, but etcd does not authenticate clients: enable authentication there "
                    "(etcdctl auth "
                    "enable), or leave the user out"});
   if (auto const why = why_no_certificate(answer); !why.empty()) return why;
-  return concat({"status ", status, " and no token to auth/authenticate"});
+  return concat({"status ", status, ", and no token in the answer to auth/authenticate"});
 }
 
 PLAIT_DECL void etcd_access::refuse(std::string const& what, std::string const& instead) {

@@ -112,7 +112,7 @@ PLAIT_DECL bool etcd_http::is_refusal(CURLcode problem) const {
     case CURLE_SSL_CERTPROBLEM:
     case CURLE_SSL_CACERT_BADFILE:
     case CURLE_SSL_ISSUER_ERROR: return true;
-    // The connection may also have broken; libcurl then gives another text.
+    // The cause may also be a broken connection; the text of libcurl is then different.
     case CURLE_SSL_CONNECT_ERROR:
       return std::string_view(why_.data()).find("error:") != std::string_view::npos;
     case CURLE_SEND_ERROR:
@@ -136,8 +136,8 @@ PLAIT_DECL std::string etcd_http::words_of_refusal(CURLcode problem) const {
   if (is_known) return out;
   auto const& own = access_->files().certificate;
   return out + (own.empty()
-                    ? "; does it want a certificate (PLAIT_ELASTIC_CERT and PLAIT_ELASTIC_KEY)?"
-                    : concat({"; does it take the certificate ", path_in_quotes(own), "?"}));
+                    ? "; does it require a certificate (PLAIT_ELASTIC_CERT and PLAIT_ELASTIC_KEY)?"
+                    : concat({"; does it accept the certificate ", path_in_quotes(own), "?"}));
 }
 
 PLAIT_DECL void etcd_http::set_headers(std::string const& token) {

@@ -110,7 +110,8 @@ PLAIT_DECL nlohmann::json etcd_range(std::string const& prefix) {
   auto end = prefix;
   while (end.ends_with('\xff')) end.pop_back();
   if (!end.empty()) ++end.back();
-  // An empty key is sent as "\0", which is the first key or, as the end of a range, no limit.
+  // An empty key is sent as "\0", which etcd reads as the first key or, at the end of a range, as
+  // no limit.
   auto const text = [](std::string const& key) {
     return to_base64(key.empty() ? std::string(1, '\0') : key);
   };

@@ -18,11 +18,11 @@ namespace plait::detail {
 /// One generation of an elastic job, with its members in the order of their ranks.
 struct generation_record {
   int number = 0;
-  /// Uids, replica by replica, within a replica in the order of blocks.
+  /// The uids of the members, replica by replica; within a replica, in the order of blocks.
   std::vector<std::string> members{};
   std::int64_t step = 0;  ///< the greatest number of steps that a member had done when it joined
-  /// If the job ends in this generation, which then does no step: the reason, and the signal if
-  /// that is the reason; else "" and 0.
+  /// If the job ends in this generation, the generation does no step. `closing` is then the reason,
+  /// and `signal` the number of the signal that is the reason, or 0. Otherwise they are "" and 0.
   std::string closing{};
   int signal = 0;
   /// The number of consecutive earlier generations that have failed although all members stayed
@@ -44,7 +44,8 @@ struct join_entry {
 struct membership_view {
   struct member {
     std::string uid, host;
-    /// The revision of the store at which it joined; the oldest member has the smallest.
+    /// The revision of the store when this member joined; the oldest member has the smallest
+    /// revision.
     std::int64_t created = 0;
     std::int64_t lease = 0;
   };
@@ -142,8 +143,8 @@ class membership {
  private:
   static constexpr time leaving_time{1'000};
 
-  /// Returns for how long `is_so` has been true when this member looked; resets `begin` if it is
-  /// false.
+  /// Returns for how long `is_so` has been true each time that this member looked; resets `begin`
+  /// if `is_so` is false.
   static time since(std::optional<time>& begin, bool is_so, time now);
   void forget();
 

@@ -176,7 +176,7 @@ PLAIT_DECL void membership::leave_out(membership_view const& view,
   for (auto const& [who, named] : view.failed)
     if (!named.empty()) ++votes[named];
   auto worst = staying.end();
-  // Among members with equal votes, the youngest.
+  // Among members that are blamed equally often, the youngest is left out.
   for (auto one = staying.begin(); one != staying.end(); ++one)
     if (votes[one->uid] > 0 && (worst == staying.end() || votes[one->uid] >= votes[worst->uid]))
       worst = one;

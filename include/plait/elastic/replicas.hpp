@@ -14,7 +14,7 @@ struct replica_candidate {
   int block = -1;  ///< the block (part of the model) whose state it has, or -1
 };
 
-/// Returns true if for each block of a replica a candidate has its state.
+/// Returns true if for each block of a replica there is a candidate with the state of the block.
 [[nodiscard]] bool has_all_blocks(std::vector<replica_candidate> const& of, int blocks);
 
 /// Chooses the members of `count` replicas and returns their uids, replica after replica, within a
@@ -23,7 +23,7 @@ struct replica_candidate {
 /// of a replica are on one host if possible.
 ///
 /// `of` has at least blocks * count candidates, the oldest first. For one replica, it is enough
-/// that for each block a candidate has its state.
+/// that for each block a candidate has the block's state.
 [[nodiscard]] [[gnu::cold]] std::vector<std::string> make_replicas(
     std::vector<replica_candidate> const& of, int blocks, int count);
 

@@ -15,7 +15,8 @@ namespace plait::detail {
 /// neither communicates nor has a clock.
 ///
 /// A process that was suspended has not called the store meanwhile. The time between two failed
-/// calls is therefore counted as at most `longest_gap`: as 5 s after a suspension of an hour.
+/// calls is therefore counted as at most `longest_gap`. For example, a suspension of an hour counts
+/// as 5 s.
 class store_silence {
  public:
   using time = std::chrono::milliseconds;  ///< time since an arbitrary moment; never decreases
