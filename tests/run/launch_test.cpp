@@ -144,10 +144,11 @@ TEST(Launch, DataRanksAreThePolicysOrThoseThatAreGiven) {
     ranks_on<whole_job>(threads{.data_ranks = 3});
     FAIL() << "no exception";
   } catch (input_error const& problem) {
-    EXPECT_NE(std::string(problem.what())
-                  .find("the backend is given 3 data ranks, the policy has 2 in its mesh 'data 2 x "
-                        "tensor 2'; leave data_ranks out"),
-              std::string::npos)
+    EXPECT_NE(
+        std::string(problem.what())
+            .find("the backend is given 3 data ranks, but the policy has 2 in its mesh 'data 2 x "
+                  "tensor 2'; leave data_ranks out"),
+        std::string::npos)
         << problem.what();
   }
   EXPECT_THROW(ranks_on<at_launch_job>(threads{.data_ranks = -2}), input_error);

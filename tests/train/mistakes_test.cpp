@@ -204,8 +204,9 @@ TEST(Mistakes, ANumberOutOfItsRangeIsRefusedWhereItIsGiven) {
          });
        },
        "batch_options::microbatches is -2; it must be at least 0"},
-      {launched_on(threads{.data_ranks = -2}), "asked for -2 ranks, it takes at least 1"},
-      {launched_on(simulated{.data_ranks = -2}), "asked for -2 ranks, it takes at least 1"},
+      {launched_on(threads{.data_ranks = -2}), "-2 ranks were requested, but at least 1 is needed"},
+      {launched_on(simulated{.data_ranks = -2}),
+       "-2 ranks were requested, but at least 1 is needed"},
       {launched_on(threads{.options = {.timeout = {}}}),
        "thread_options::timeout in seconds is 0; it must be above 0"},
       {launched_on(threads{.options = {.yields = -2}}), "yields is -2; it must be at least -1"},

@@ -39,8 +39,8 @@ class mesh_groups {
   mesh_groups(mesh const& grid) : mesh_groups(grid, along_each_axis(grid)) {}  // NOLINT: implicit
 
   /// Makes groups over the wanted sets, a group of each rank alone, and the group of all ranks. If
-  /// the groups over a set would have one rank, the set has the group of the rank alone. `slices`:
-  /// see slices(); `samples_together`: see samples_together().
+  /// each group over a set would have only one rank, the set uses the group of each rank alone.
+  /// `slices`: see slices(); `samples_together`: see samples_together().
   [[gnu::cold]] mesh_groups(mesh const& grid, axis_sets const& wanted, int slices = 0,
                             std::size_t samples_together = 1);
 

@@ -29,7 +29,7 @@ class host_map {
   [[nodiscard]] bool share_one(std::vector<int> const& ranks) const;
   /// The hosts, in the order of the first rank of each.
   [[nodiscard]] std::vector<std::string> names() const;
-  /// Returns the map in which rank i is the former rank from[i].
+  /// Returns a map with other rank numbers: its rank i is rank from[i] of this map.
   [[nodiscard]] host_map renumbered(std::vector<int> const& from) const;
 
  private:

@@ -13,7 +13,7 @@
 
 namespace plait {
 
-/// A number of data ranks that means: as many ranks as the machine has processors for.
+/// A special number of data ranks, which means as many ranks as the machine has processors for.
 inline constexpr int all_processors = -1;
 
 }  // namespace plait
@@ -32,8 +32,8 @@ struct coordinates {
   friend constexpr bool operator==(coordinates const&, coordinates const&) = default;
 };
 
-/// A grid of ranks with named axes. Rank numbers change slowest along the axis that was added
-/// first.
+/// A grid of ranks with named axes. From one rank number to the next, the index along the axis that
+/// was added last changes fastest.
 struct mesh {
   struct extent {
     axis which{};
@@ -42,7 +42,8 @@ struct mesh {
   std::array<extent, axis_count> dimensions{};
   int dimension_count = 0;
 
-  /// Adds an axis along which rank numbers change faster than along all axes added so far.
+  /// Adds an axis. Its index changes faster from one rank number to the next than the indices along
+  /// all axes added so far.
   constexpr void add(axis which, int size) {
     dimensions[static_cast<std::size_t>(dimension_count++)] = {which, size};
   }
@@ -54,7 +55,7 @@ struct mesh {
   }
 
   /// Returns the axis along which the forms of layers divide work; `tensor` if the mesh has no such
-  /// axis. All code outside of policies asks for the axis here.
+  /// axis. All code outside of policies gets the axis from this function.
   [[nodiscard]] constexpr axis model_axis() const {
     for (int i = 0; i < dimension_count; ++i)
       if (model_axes.contains(dimensions[static_cast<std::size_t>(i)].which))
@@ -62,8 +63,8 @@ struct mesh {
     return axis::tensor;
   }
 
-  /// The number of ranks along an axis; 1 if the mesh does not have it, 0 if it is known only at
-  /// run time.
+  /// The number of ranks along an axis; 1 if the mesh does not have the axis, 0 if the number is
+  /// known only at run time.
   [[nodiscard]] constexpr int size(axis which) const {
     for (int i = 0; i < dimension_count; ++i)
       if (dimensions[static_cast<std::size_t>(i)].which == which)
@@ -101,8 +102,8 @@ struct mesh {
     return product;
   }
 
-  /// Returns this mesh with `ranks` ranks that have different samples: it sets the size of the axis
-  /// whose size is known only at launch, if there is one.
+  /// Returns this mesh with `ranks` ranks that have different samples. If there is an axis whose
+  /// size is known only at launch, it receives the size that gives this number of ranks.
   ///
   /// Errors: input_error if `ranks` is below 1, or not a multiple of the ranks along the other
   ///         axes.
@@ -114,17 +115,18 @@ struct mesh {
         dimension.size = ranks / others;
         if (ranks < 1)
           throw input_error({"mesh: the ", to_string(dimension.which),
-                             " axis gets its size at launch; asked for ", ranks,
-                             " ranks, it takes at least 1"});
+                             " axis gets its size at launch; ", ranks,
+                             " ranks were requested, but at least 1 is needed"});
         if (ranks % others != 0)
-          throw input_error({"mesh: asked at launch for ", ranks, " data ranks, of which ", others,
-                             " are neighbours; give a multiple of ", others});
+          throw input_error({"mesh: at launch, ", ranks,
+                             " data ranks were requested, but they are divided into groups of ",
+                             others, " neighbours; request a multiple of ", others});
       }
     return filled;
   }
 
-  /// The number of ranks with different samples in `filled`, a mesh that fits this mesh, if an axis
-  /// of this mesh has a size that is known only at launch; else 1.
+  /// Returns the number of ranks with different samples in `filled`, a mesh that fits this mesh, if
+  /// this mesh has an axis whose size is known only at launch; otherwise 1.
   [[nodiscard]] constexpr int ranks_at_launch(mesh const& filled) const {
     for (std::size_t i = 0; i < static_cast<std::size_t>(dimension_count); ++i)
       if (dimensions[i].size == 0) return filled.known_batch_ranks();
@@ -172,7 +174,7 @@ struct mesh {
     return place;
   }
 
-  /// The number of the block that a rank holds of elements that are cut along the axes `cut`.
+  /// Returns the number of the block that a rank holds if elements are cut along the axes `cut`.
   /// Blocks are numbered in scatter_order and not in the order of rank numbers.
   [[nodiscard]] constexpr int block_of(coordinates const& at, axis_set cut) const {
     int block = 0;
@@ -200,9 +202,10 @@ struct mesh {
 [[nodiscard]] [[gnu::cold]] std::string to_string(mesh const& grid);
 
 /// Returns the mesh of a launch. `data_ranks` is the number that the program passed to the backend:
-/// 0 for none, and `all_processors` for as many ranks as fit on a machine with `processors`. If no
-/// number was passed, an axis whose size is known only at launch gets size 1; but if the processors
-/// are processes that a launcher started (`are_ranks`), all of them become ranks.
+/// 0 means that it passed none, and `all_processors` means as many ranks as fit on a machine with
+/// `processors`. If no number was passed, an axis whose size is known only at launch gets size 1;
+/// but if the processors are processes that a launcher started (`are_ranks`), all of them become
+/// ranks.
 ///
 /// Errors: input_error, with both numbers, if the plan has a different number of data ranks; with
 ///         all three numbers if some of the started processes would not become ranks.

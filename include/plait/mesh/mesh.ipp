@@ -38,8 +38,9 @@ PLAIT_DECL mesh mesh_at_launch(mesh const& planned, int data_ranks, int processo
         all || data_ranks == 0 ? groups * planned.known_batch_ranks() : data_ranks);
   }
   if (!all && data_ranks != 0 && data_ranks != planned.known_batch_ranks())
-    throw input_error({"launch: the backend is given ", data_ranks, " data ranks, the policy has ",
-                       planned.size(axis::data), " in its mesh '", to_string(planned),
+    throw input_error({"launch: the backend is given ", data_ranks,
+                       " data ranks, but the policy has ", planned.size(axis::data),
+                       " in its mesh '", to_string(planned),
                        "'; leave data_ranks out, or write data_parallel<>, which takes the number "
                        "at launch"});
   return planned;
