@@ -107,11 +107,11 @@ constexpr bool is_whole(placement at) {
   return at.kind == placement_kind::replicate || at.kind == placement_kind::invariant;
 }
 
-/// Returns the placement of the gradient of a value placed `at`: replicate and partial are
-/// exchanged, the others stay. dual(dual(at)) is `at`.
+/// Returns the placement of the gradient of a value placed `at`: replicate becomes partial, partial
+/// becomes replicate, and all others stay the same. dual(dual(at)) is `at`.
 ///
 /// Errors: `partial_max` and `sliced` have no gradient; they are returned unchanged, and
-///         `transition_between` refuses rows of such gradients.
+///         `transition_between` refuses the transitions of such gradients.
 constexpr placement dual(placement at) {
   if (at.kind == placement_kind::replicate) return partial;
   if (at.kind == placement_kind::partial) return replicate;

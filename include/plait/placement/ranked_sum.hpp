@@ -19,8 +19,8 @@ struct ranked_sum {
   std::size_t rest = 0;   ///< number of elements after all shares, which every rank sums
   std::size_t room = 0;   ///< number of elements of memory that a rank needs besides the value
 
-  /// The largest number of bytes that a rank receives at one time, unless that is less than one
-  /// element from each rank.
+  /// The largest number of bytes that a rank receives at one time, unless this limit is less than
+  /// one element from each rank.
   static constexpr std::size_t most_bytes = std::size_t{2} << 20;
   /// Values of up to this many bytes need one exchange instead of two.
   static constexpr std::size_t small_bytes = 4096;

@@ -106,8 +106,8 @@ class slice_tree {
     add_sums({0, slices_}, all, out);
     return out;
   }
-  /// The additions that sum all slices. They are the additions of roots if each slice is a root
-  /// whose number is the slice's.
+  /// The additions that sum all slices. They equal sums_of_roots() for as many ranks as slices,
+  /// where each slice is a root and has the root's number.
   [[nodiscard]] constexpr lean_vector<sum> sums_of_slices() const { return sums_of_roots(slices_); }
 
  private:

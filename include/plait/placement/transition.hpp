@@ -16,8 +16,8 @@ enum class derivation : int {
   refused,    ///< not defined, or almost surely a mistake: does not compile
 };
 
-/// An entry (row) of the transition table: the only map between two placements of one value on one
-/// axis.
+/// An entry (row) of the transition table, which has one row for each pair of placements that a
+/// value can have before and after a change of placement on one axis.
 struct transition {
   placement from, to;
   row_operation moves = local_move::none;
@@ -34,7 +34,7 @@ struct transition {
   }
 };
 
-/// Returns the row of the transition table for a value that is placed `from` and needed placed
+/// Returns the row of the transition table for a value that is placed `from` and must be placed
 /// `to`.
 ///
 /// All collectives are chosen here: every communication of the library is a row of this table. For
