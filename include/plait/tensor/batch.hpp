@@ -13,7 +13,8 @@
 
 namespace plait::ext {
 
-/// A description of a sequence of batches. A trainer checks that all ranks have the same one.
+/// A description of a sequence of batches. A trainer checks that all ranks have the same
+/// description.
 struct batch_description {
   std::uint64_t number = 0;  ///< number of this sequence on its rank, see rank_handle::next_batches
   std::uint64_t seed = 0;
@@ -37,7 +38,8 @@ struct sample_slice {
 
 /// Returns the share of rank `rank` in `count` samples. The samples are divided into consecutive
 /// pieces that differ by at most one sample, longer pieces first: 10 samples on 4 ranks are 3, 3, 2
-/// and 2. If `together` is more than 1, groups of so many consecutive samples are divided instead.
+/// and 2. If `together` is more than 1, groups of `together` consecutive samples are divided
+/// instead of single samples.
 constexpr sample_slice share_of_samples(std::size_t count, int rank, int ranks,
                                         std::size_t together = 1) {
   if (together > 1) {
@@ -174,9 +176,9 @@ template <class Batch, class Memory, class Element, class Target>
 consteval bool check_batch() {
   static_assert(
       requires { typename Batch::memory; },
-      "trainer: a host buffer was given where a batch on the rank's device is needed; "
-      "write `for (auto const& batch : plait::batches(dataset, plait::global_batch<N>{}, "
-      "rank))` and give it that batch");
+      "trainer: a host buffer was given where a batch on the rank's device is needed; write `for "
+      "(auto const& batch : plait::batches(dataset, plait::global_batch<N>{}, rank))` and pass "
+      "that batch to the trainer");
   if constexpr (requires { typename Batch::memory; })
     static_assert(std::is_same_v<typename Batch::memory, Memory>,
                   "trainer: the batch is in the memory of another device than this rank's; make it "
@@ -185,7 +187,7 @@ consteval bool check_batch() {
     using given = typename Batch::element;
     static_assert(std::is_integral_v<given> == std::is_integral_v<Element>,
                   "trainer: the batch has tokens and the model takes features, or the other way "
-                  "round; take another data set, or put an embedding first");
+                  "round; use another data set, or begin the model with an embedding");
     static_assert(
         std::is_integral_v<given> != std::is_integral_v<Element> || std::is_same_v<given, Element>,
         "trainer: the features of the batch have another type than the job computes "
@@ -195,17 +197,16 @@ consteval bool check_batch() {
     using given = typename Batch::target_element;
     static_assert(!std::is_integral_v<Target> || std::is_integral_v<given>,
                   "trainer: the targets of the batch are real numbers and the loss takes integers "
-                  "(plait::tokens); take a loss of plait::reals<W>, or let the data set's targets "
-                  "be std::int32_t");
+                  "(plait::tokens); use a loss of plait::reals<W>, or a data set whose targets are "
+                  "std::int32_t");
     static_assert(std::is_integral_v<Target> || !std::is_integral_v<given>,
                   "trainer: the targets of the batch are integers and the loss takes real numbers "
-                  "(plait::reals<W>); let the data set say `using target = float;`, or take a loss "
-                  "of plait::tokens");
+                  "(plait::reals<W>); declare `using target = float;` in the data set, or use a "
+                  "loss of plait::tokens");
     static_assert(
         std::is_integral_v<given> != std::is_integral_v<Target> || std::is_same_v<given, Target>,
-        "trainer: the real targets of the batch have another type than that in which the "
-        "job forms sums; write plait::batches<typename job::element>(dataset, batch "
-        "size, rank)");
+        "trainer: the real targets of the batch have another type than the type in which the job "
+        "computes sums; write plait::batches<typename job::element>(dataset, batch size, rank)");
   }
   return std::is_base_of_v<device_batch<Memory>, Batch>;
 }

@@ -13,11 +13,11 @@ namespace plait::ext {
 /// A number and its derivative with respect to one input, for forward-mode differentiation.
 ///
 /// A function that is called with dual_number{x, 1} returns dual_number{f(x), f'(x)}: each
-/// operation applies its own rule of differentiation. Comparisons use the number alone, so branches
-/// are taken as without a derivative. `T` is float or double. There are the operators of arithmetic
-/// and comparison, and exp, expm1, log, log1p, sqrt, sin, cos, atan, sinh, cosh, tanh, erf, abs,
-/// fabs, fmax, fmin and pow. In a function write `using std::exp;` and exp(x), so that the overload
-/// for the type of x is called.
+/// operation applies its own rule of differentiation. Comparisons use only the number, so a
+/// function takes the same branches as for plain numbers. `T` is float or double. There are the
+/// operators of arithmetic and comparison, and exp, expm1, log, log1p, sqrt, sin, cos, atan, sinh,
+/// cosh, tanh, erf, abs, fabs, fmax, fmin and pow. In a function write `using std::exp;` and
+/// exp(x), so that the overload for the type of x is called.
 ///
 /// Cost:   up to three times the operations of the function.
 ///
@@ -177,7 +177,8 @@ struct derivative_of {
 
   template <class T>
   PLAIT_IN_LOOPS PLAIT_HOST_DEVICE constexpr T operator()(T x, T dy) const {
-    static_assert(By == 0, "derivative_of<Function, By>: the function has one operand");
+    static_assert(By == 0,
+                  "derivative_of<Function, By>: the function has one operand, so By must be 0");
     constexpr bool has_slope = requires(Function const& g) { g.slope(x); };
     static_assert(has_slope || std::is_invocable_v<Function const&, dual_number<T>>,
                   "derivative_of<Function>: Function cannot be called with a "
@@ -190,7 +191,8 @@ struct derivative_of {
   }
   template <class T>
   PLAIT_IN_LOOPS PLAIT_HOST_DEVICE constexpr T operator()(T x, T y, T dz) const {
-    static_assert(By < 2, "derivative_of<Function, By>: the function has two operands");
+    static_assert(
+        By < 2, "derivative_of<Function, By>: the function has two operands, so By must be 0 or 1");
     return f(dual_number<T>{x, T{By == 0}}, dual_number<T>{y, T{By == 1}}).slope * dz;
   }
 };

@@ -38,7 +38,7 @@ PLAIT_IN_LOOPS PLAIT_HOST_DEVICE float multiply_add(float a, float b, float c) {
 #endif
 }
 
-/// \overload
+/// Returns a b + c in double, rounded like the function for float.
 PLAIT_IN_LOOPS PLAIT_HOST_DEVICE double multiply_add(double a, double b, double c) {
 #if defined(__FMA__) || defined(__ARM_FEATURE_FMA) || defined(__CUDA_ARCH__)
   return __builtin_fma(a, b, c);
@@ -51,11 +51,11 @@ PLAIT_IN_LOOPS PLAIT_HOST_DEVICE double multiply_add(double a, double b, double 
 /// so that loops that call it are vectorised.
 ///
 /// In float: relative error at most 2e-7 (1.7 ulp) for -87 <= x <= 88. Below -87 it is 0 (the true
-/// value is under 1.7e-38); above 88 it is e^88, which no softmax reaches, as its argument is at
-/// most 0. NaN stays NaN.
+/// value is under 1.7e-38); above 88 it is e^88. A softmax never gets there, because its arguments
+/// are at most 0. NaN stays NaN.
 PLAIT_IN_LOOPS PLAIT_HOST_DEVICE double exponential(double x) { return std::exp(x); }
 
-/// \overload
+/// Returns e^x in float, without a branch.
 PLAIT_IN_LOOPS PLAIT_HOST_DEVICE float exponential(float x) {
 #if defined(__CUDA_ARCH__)
   return ::expf(x);
@@ -90,7 +90,7 @@ PLAIT_IN_LOOPS PLAIT_HOST_DEVICE constexpr dual_number<T> choose(bool condition,
   return {choose(condition, yes.value, no.value), choose(condition, yes.slope, no.slope)};
 }
 
-/// \overload
+/// Returns a b + c for numbers with their derivatives.
 template <class T>
 PLAIT_IN_LOOPS PLAIT_HOST_DEVICE dual_number<T> multiply_add(dual_number<T> a, dual_number<T> b,
                                                              dual_number<T> c) {
@@ -98,7 +98,7 @@ PLAIT_IN_LOOPS PLAIT_HOST_DEVICE dual_number<T> multiply_add(dual_number<T> a, d
           multiply_add(a.slope, b.value, multiply_add(a.value, b.slope, c.slope))};
 }
 
-/// \overload
+/// Returns e^x for a number with its derivative.
 template <class T>
 PLAIT_IN_LOOPS PLAIT_HOST_DEVICE dual_number<T> exponential(dual_number<T> x) {
   T const y = exponential(x.value);

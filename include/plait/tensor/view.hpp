@@ -14,8 +14,8 @@ namespace plait::ext {
 /// The tag by which a type declares itself a kind of memory: `using concept_tag = memory_tag;`.
 struct memory_tag {};
 
-/// Memory of the process on the host. Other backends have their own types of memory, so that a host
-/// pointer is never passed to a device by mistake.
+/// Memory of the process on the host. The memory of each kind of device has its own type, so that a
+/// host pointer is never passed to a device by mistake.
 struct host_memory {
   using concept_tag = memory_tag;
 };
@@ -77,8 +77,9 @@ constexpr ext::transposed_view<view<T, At, Memory>> transposed(view<T, At, Memor
   return {what};
 }
 
-/// A result to which an element-wise function f is applied in the kernel that computes it. `of`
-/// receives the values, and `mapped` receives f(value), or f(kept, value) if f takes two operands.
+/// A result of an operation whose kernel also applies an element-wise function f to the result.
+/// `of` receives the values, and `mapped` receives f(value), or f(kept, value) if f takes two
+/// operands.
 ///
 /// A layer with `takes_epilogue` gets a mapped_view in place of y or dx if the next operation is
 /// such a function, and passes it to the product that writes y or dx. The function then runs in the
@@ -112,9 +113,9 @@ struct token_view {
 
 namespace plait::ext {
 
-/// A result to which another matrix is added in the kernel that computes it: `sum` receives `of` +
-/// `added`. `sum` may share the memory of `of` and, for an operation other than a product, the
-/// memory of `added`.
+/// A result of an operation whose kernel also adds another matrix to the result: `sum` receives
+/// `of` + `added`. `sum` may share the memory of `of` and, for an operation other than a product,
+/// the memory of `added`.
 ///
 /// A layer with `takes_sum` gets a summed_view in place of dx if it is the first layer of a
 /// residual, and a layer with `takes_epilogue` gets one in place of y if it is the last layer of a
