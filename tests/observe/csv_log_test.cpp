@@ -78,7 +78,7 @@ TEST_F(CsvLog, NamesTheTermsOfASum) {
             "7,3,1,2,64,0.1,0.25,0.5\n");
   EXPECT_NE(message_of([&] {
               log.write(report(8, 1));
-            }).find("term_names has 2 names, the loss has 1 terms"),
+            }).find("term_names has 2 names, but the loss has 1 terms"),
             std::string::npos);
 }
 
@@ -126,7 +126,7 @@ TEST_F(CsvLog, RefusesOtherColumnsAndOtherFiles) {
   plait::csv_log log(stand_in{}, path());
   log.write(1, {{"a", 1}});
   auto const problem = message_of([&] { log.write(2, {{"a", 1}, {"b", 2}}); });
-  EXPECT_NE(problem.find("has the columns step,a, the row of step 2 has step,a,b"),
+  EXPECT_NE(problem.find("has the columns step,a, but the row of step 2 has step,a,b"),
             std::string::npos)
       << problem;
   EXPECT_EQ(text(path()), "step,a\n1,1\n");
@@ -134,7 +134,8 @@ TEST_F(CsvLog, RefusesOtherColumnsAndOtherFiles) {
             std::string::npos);
   auto const later = message_of(
       [&] { plait::csv_log(stand_in{}, path("old.csv"), {.append = true}).write(2, {{"b", 2}}); });
-  EXPECT_NE(later.find("has the columns step,a, the row of step 2 has step,b"), std::string::npos);
+  EXPECT_NE(later.find("has the columns step,a, but the row of step 2 has step,b"),
+            std::string::npos);
   std::ofstream(path("other")) << "no table\n";
   EXPECT_NE(message_of([&] {
               plait::csv_log(stand_in{}, path("other"), {.append = true});

@@ -43,7 +43,7 @@ class csv_writer {
 
   void require_different(std::vector<logged_number> const& numbers) const;
 
-  /// Returns a name in quotation marks if it has a comma or a quotation mark in it (RFC 4180).
+  /// Returns a name in quotation marks if the name contains a comma or a quotation mark (RFC 4180).
   static std::string quoted(std::string const& name);
 
   static std::string text_of(double value);

@@ -37,7 +37,7 @@ PLAIT_DECL void csv_writer::write(std::int64_t step, std::vector<logged_number> 
   if (header_.empty()) row = (header_ = names) + '\n' + row;
   else if (names != header_)
     file_->name().refuse(concat(
-        {"has the columns ", header_, ", the row of step ", step, " has ", names,
+        {"has the columns ", header_, ", but the row of step ", step, " has ", names,
          "; write numbers of other steps to another log, and append with the same term_names"}));
   file_->append(row + '\n');
 }
@@ -50,8 +50,8 @@ PLAIT_DECL std::string csv_writer::first_line() const {
   auto const end = text.find('\n');
   if (end == std::string::npos || text.rfind("step,", 0) != 0)
     there.name().refuse(
-        "is not a log that can be appended to: it does not begin with a row of "
-        "names, step first");
+        "is not a log that can be appended to: it does not begin with a row of names, of which the "
+        "first is step");
   cut_last_row(there);
   return text.substr(0, end);
 }

@@ -37,7 +37,8 @@ enum class progress_lines : int {
 ///     for (auto const& batch : batches) bar.update(trainer.step(batch));
 class progress {
  public:
-  /// Makes the object without a trainer; the total number of steps is 0 if it is unknown.
+  /// Makes the object without a trainer. `total_steps` is 0 if the total number of steps is
+  /// unknown.
   ///
   /// Errors: input_error if `total_steps` is negative.
   explicit progress(std::int64_t total_steps, std::FILE* out = stdout,

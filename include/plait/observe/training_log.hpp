@@ -72,14 +72,14 @@ class training_log {
   /// learning_rate, gradient_norm, and waited, which is the number of seconds for which this rank
   /// waited for samples.
   ///
-  /// Errors: input_error if term_names is not empty and has not one name for each term.
+  /// Errors: input_error if term_names is not empty and does not have one name for each term.
   void write(step_report const& of) {
     if (!writer_) return;
     auto const terms = static_cast<std::size_t>(of.terms.size());
     if (!term_names_.empty() && term_names_.size() != terms)
       throw input_error({"training_log: term_names has ", term_names_.size(),
-                         " names, the loss has ", terms,
-                         " terms; set it to loss_term_names() of the job's plan"});
+                         " names, but the loss has ", terms,
+                         " terms; set term_names to loss_term_names() of the job's plan"});
     std::vector<ext::logged_number> numbers{{"loss", of.loss}};
     if (of.terms.size() > 1)
       for (int i = 0; i < of.terms.size(); ++i) numbers.push_back({name_of_term(i), of.terms[i]});
