@@ -326,16 +326,18 @@ TEST(ProcessRanks, AsManyProcessesAsThePlanHasRanks) {
     plait::ext::check_world_size({1, 4, 1}, 8);
     FAIL();
   } catch (input_error const& problem) {
-    expect_words(problem.what(),
-                 "rank 1: the launcher started 4 processes, the plan has 8 ranks; start as many");
+    expect_words(
+        problem.what(),
+        "rank 1: the launcher started 4 processes, but the plan has 8 ranks; start as many");
   }
   try {
     plait::ext::check_world_size({0, 1, 0}, 2);
     FAIL();
   } catch (input_error const& problem) {
-    expect_words(problem.what(),
-                 "this process was started alone, the plan has 2 ranks; start as many: "
-                 "scripts/launch -n 2, mpirun -n 2 or srun -n 2 before the program");
+    expect_words(
+        problem.what(),
+        "this process was started alone, but the plan has 2 ranks; start as many "
+        "processes: write scripts/launch -n 2, mpirun -n 2 or srun -n 2 before the program");
   }
 }
 
@@ -343,7 +345,7 @@ TEST(StartedOnce, SeveralProcessesOfABackendThatHasAllRanksInOne) {
   auto const words = [](std::string const& size, std::string const& variable) {
     return "launch: the program was started as " + size + " processes (" + variable + "=" + size +
            "), but the backend is threads; write plait::processes{...}, or start it once; with "
-           ".in_each_process = true each of them runs the whole job";
+           ".in_each_process = true each process runs the whole job";
   };
   EXPECT_EQ(of_plait.refusal_of_threads(), words("4", "PLAIT_WORLD_SIZE"));
   EXPECT_EQ(of_plait.without("PLAIT_JOB").refusal_of_threads(), words("4", "PLAIT_WORLD_SIZE"));

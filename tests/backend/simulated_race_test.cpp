@@ -570,7 +570,7 @@ TEST(SimulatedRace, ResultsOverOperands) {
     });
     FAIL() << "a product over its operand";
   } catch (plait::input_error const& e) {
-    EXPECT_NE(std::string(e.what()).find("rank 0: matmul writes a result over an operand"),
+    EXPECT_NE(std::string(e.what()).find("rank 0: matmul writes its result over an operand"),
               std::string::npos)
         << e.what();
   }

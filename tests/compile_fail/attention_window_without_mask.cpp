@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: attention<..., {.causal, .window}>: a window is the last keys of the causal mask
+// first: attention<..., {.causal, .window}>: a window consists of the last keys that the
 #include "plait/nn/attention.hpp"
 
 #ifdef PLAIT_EXPECT_FAIL

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // libs: gloo
-// first: gloo_options::redis: ranks do not meet in Redis any more; write .rendezvous, a folder
-// expect: or let them meet in etcd (plait::elastic), or by MPI (plait::mpi())
+// first: gloo_options::redis: ranks can no longer meet in Redis; set .rendezvous to a folder
+// expect: or let the ranks meet in etcd (plait::elastic), or by MPI (plait::mpi())
 #include "plait/backend/gloo/gloo.hpp"
 
 int main() {

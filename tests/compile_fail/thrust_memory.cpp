@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // libs: thrust
-// expect: thrust_scratch(view): the view is read-only; give it the view of a scratch slot
+// expect: thrust_scratch(view): the view is read-only; pass the view of a scratch slot
 // expect: thrust_scratch.take<T>(count): no constructor runs in scratch memory
 // expect: thrust_policy(queue): the queue belongs to a GPU, and Thrust was told to use the
 // processor

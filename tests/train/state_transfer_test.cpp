@@ -382,9 +382,8 @@ TEST(HandOver, AnEndedGenerationStaysSo) {
     }
   };
   expect_error(sgd{}, 2,
-               "rank 0: elastic: the program makes a second trainer; an elastic job has one, whose "
-               "steps are "
-               "what all ranks agree on");
+               "rank 0: elastic: the program creates a second trainer; an elastic job can have "
+               "only one, because all ranks agree on the steps of that trainer");
   expect_error(
       adamw{}, 1,
       "rank 0: trainer 1: the trainer of the last generation was of another job or had another "

@@ -10,9 +10,9 @@
 namespace plait::ext {
 
 /// The position of this rank's block of an activation, of shape (positions, batch, columns), in the
-/// whole activation, for dropout: random numbers are drawn by global index, so that they do not
-/// depend on the split. An element's global index is (sample * sequence_global + position) *
-/// width_global + column, all three global.
+/// whole activation. Dropout draws random numbers by global index, so that they do not depend on
+/// how the activation is divided among ranks. An element's global index is (sample *
+/// sequence_global + position) * width_global + column, all three global.
 struct dropout_block {
   /// Number of samples in the block; row r is position r / batch_local.
   std::size_t batch_local = 1;
@@ -39,8 +39,8 @@ struct update_range {
   double decay = 1;  ///< factor of the weight decay, 0 if there is none
 };
 
-/// A block of an arena, in elements, and the index at which the sum of its squares is stored in a
-/// list.
+/// A block of an arena, in elements, and the index in a list at which the sum of the block's
+/// squares is stored.
 struct squares_range {
   std::size_t offset = 0;
   std::size_t count = 0;

@@ -15,7 +15,8 @@ namespace plait::ext {
 /// The mask of an attention: which keys of the query's own sample a query attends to.
 struct attention_options {
   bool causal = true;  ///< true: keys of the query's own and earlier positions; false: all keys
-  /// Number of last keys, including the query's own, that are visible; 0: no limit.
+  /// The number of keys that a query sees: the key at its own position and the keys directly before
+  /// it. 0: no limit.
   std::size_t window = 0;
   friend constexpr bool operator==(attention_options const&, attention_options const&) = default;
   friend constexpr auto operator<=>(attention_options const&, attention_options const&) = default;
@@ -120,9 +121,10 @@ struct head_groups {
   static_assert(HeadWidth > 0,
                 "attention<Heads, KeyValueHeads, HeadWidth, ...>: HeadWidth is 0; it is the number "
                 "of features of one head");
-  static_assert(Options.window == 0 || Options.causal,
-                "attention<..., {.causal, .window}>: a window is the last keys of the causal mask, "
-                "and causal is false; write .causal = true or leave out .window");
+  static_assert(
+      Options.window == 0 || Options.causal,
+      "attention<..., {.causal, .window}>: a window consists of the last keys that the causal mask "
+      "allows, but causal is false; write .causal = true or leave out .window");
   static constexpr std::size_t heads = Heads;
   static constexpr std::size_t key_value_heads = KeyValueHeads;
   static constexpr std::size_t queries_per_key = Heads / KeyValueHeads;

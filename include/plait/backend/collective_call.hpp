@@ -50,7 +50,7 @@ struct collective_call {
   void const* source = nullptr;
   void* target = nullptr;
   std::uint64_t caller = 0;  // number of the trainer that calls; 0: none
-  // Axes of the group; compared, as groups with equal members share a barrier.
+  // Axes of the group. Ranks compare them, because groups with equal members share a barrier.
   axis_set over{};
 
   bool is_posted() const { return ext::is_channel(channel); }
@@ -70,7 +70,7 @@ struct logged_call {
   element_type element{};
   reduction operation = reduction::sum;
   int other = 0;  ///< rank in the group: the root of a broadcast, or the peer of a message
-  std::size_t tensor_bytes = 0;  ///< as in traffic::bytes_sent
+  std::size_t tensor_bytes = 0;  ///< the argument tensor_bytes of traffic::bytes_sent
 };
 
 inline constexpr bool has_root(collective kind) { return kind == collective::broadcast; }

@@ -108,7 +108,8 @@ concept can_all =
 /// without knowledge of the plan, so that a test can compare them with the plan.
 ///
 /// Units:   bytes that the busiest rank sends if the algorithm is bandwidth-optimal, each call
-///          rounded up to whole bytes. A library may really send other numbers of bytes.
+///          rounded up to whole bytes. The number of bytes that a library actually sends may
+///          differ.
 class traffic {
  public:
   /// Returns the number of bytes of one call in a group of `ranks` ranks. `tensor_bytes` is the

@@ -205,8 +205,8 @@ class communicator_calls {
   [[noreturn]] [[gnu::cold]] void refuse_channel(int other, stream on) {
     throw input_error({"rank ", self().rank(), " of a group of ", self().size(),
                        " posts a message with rank ", other, " on channel ", to_string(on),
-                       ", which is another neighbour's or the other direction's; write "
-                       "channel_of(rank, neighbour, size, sends)"});
+                       ", but this channel belongs to another neighbour or to the other direction; "
+                       "write channel_of(rank, neighbour, size, sends)"});
   }
 
   traffic counted_;

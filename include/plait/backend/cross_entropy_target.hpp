@@ -19,8 +19,8 @@ PLAIT_HOST_DEVICE constexpr bool is_ignored(std::int32_t target, std::int32_t ig
 /// The target distribution with all probability on the label of a row.
 struct one_hot_target {
   static constexpr bool is_smoothed = false;
-  /// The number of terms of a row: the sum of e^(logit - max) over the classes, and logit - max at
-  /// the label.
+  /// The number of terms that are stored for each row. The terms are the sum of e^(logit - max)
+  /// over the classes, and (logit - max) at the label.
   static constexpr std::size_t terms = 2;
 
   /// Returns the loss of a row, from its terms.
@@ -34,8 +34,8 @@ struct one_hot_target {
 /// smoothing), so that on_label + classes * on_each is 1.
 struct smoothed_target {
   static constexpr bool is_smoothed = true;
-  /// The number of terms of a row: the terms of one_hot_target, then the sum of logit - max over
-  /// the classes.
+  /// The number of terms that are stored for each row. The terms are the two terms of
+  /// one_hot_target and, as the third, the sum of (logit - max) over the classes.
   static constexpr std::size_t terms = 3;
 
   double on_label = 1;  ///< probability of the label, in addition to on_each

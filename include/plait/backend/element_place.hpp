@@ -37,7 +37,7 @@ struct element_row {
 struct element_block {
   std::size_t rows = 0;
   std::size_t columns = 0;
-  std::size_t samples = 1;  ///< number of rows of each position
+  std::size_t samples = 1;  ///< number of rows for each position
   std::size_t first_position = 0;
   std::size_t first_sample = 0;
   std::size_t first_column = 0;
@@ -56,7 +56,8 @@ struct element_operand {
   std::size_t count = 0;  ///< number of elements
   std::size_t columns = 0;
   std::size_t first_column = 0;
-  std::size_t shared_by = 1;  ///< number of consecutive rows of the block that read one row
+  std::size_t shared_by =
+      1;  ///< number of consecutive rows of the block for which one row of the view is read
 
   [[nodiscard]] PLAIT_IN_LOOPS PLAIT_HOST_DEVICE element_row<T> row(std::size_t of_block) const {
     return {data + of_block / shared_by * columns, first_column};

@@ -62,7 +62,7 @@ class generation {
   ///
   /// Errors: generation_ended.
   virtual void require_membership(bool parts) = 0;
-  /// Returns true if this rank cannot look up now which ranks the next generation has.
+  /// Returns true if this rank currently cannot find out which ranks the next generation has.
   [[nodiscard]] virtual bool is_alone() { return false; }
   /// The state that a trainer passes to the trainer of the next generation. `object`: the state,
   /// whose type `kind` identifies; null at first. `step`: the number of completed steps that the

@@ -22,8 +22,8 @@ PLAIT_DECL void generation::require_running() const {
 PLAIT_DECL void generation::enter() {
   if (std::exchange(has_trainer_, true))
     throw input_error(
-        "elastic: the program makes a second trainer; an elastic job has one, whose steps are "
-        "what all ranks agree on");
+        "elastic: the program creates a second trainer; an elastic job can have only one, because "
+        "all ranks agree on the steps of that trainer");
 }
 
 }  // namespace plait::ext

@@ -87,8 +87,8 @@ class slurm_step {
   [[nodiscard]] [[gnu::cold]] bool is_of_srun() const;
   /// Returns true if the process runs in an allocation of Slurm, whichever launcher has started it.
   [[nodiscard]] bool is_allocated() const { return variable_("SLURM_JOB_ID") != nullptr; }
-  /// Throws input_error, with a text that the process is in a batch script or a shell of salloc and
-  /// not a task of srun.
+  /// Throws input_error. Its text says that the process runs in a batch script or a shell of salloc
+  /// and is not a task of srun.
   [[noreturn]] [[gnu::cold]] void refuse() const;
   /// Throws input_error if the variables of the step and of the job contradict each other: a job
   /// that was submitted from within a step inherits that step's variables.

@@ -66,8 +66,8 @@ class launcher_reader {
 
 namespace plait::ext {
 
-/// Reads the variables of plait's launcher, torchrun, Open MPI, MPICH or srun: the first whose
-/// rank, size and local rank are all set. `variable(name)` is like std::getenv.
+/// Reads the variables of the first launcher among plait's launcher, torchrun, Open MPI, MPICH and
+/// srun whose rank, size and local rank are all set. `variable(name)` is like std::getenv.
 ///
 /// Errors: input_error if no launcher's variables are set, if some are missing, out of range or
 ///         contradictory, or if the process runs in Slurm but was not started by a launcher.

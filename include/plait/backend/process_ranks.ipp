@@ -109,11 +109,11 @@ PLAIT_DECL void check_world_size(process_ranks const& here, int plan_ranks) {
   if (here.world_size == plan_ranks) return;
   auto const ranks = std::to_string(plan_ranks);
   if (here.world_size == 1)
-    throw input_error({"this process was started alone, the plan has ", ranks,
-                       " ranks; start as many: scripts/launch -n ", ranks, ", mpirun -n ", ranks,
-                       " or srun -n ", ranks, " before the program"});
+    throw input_error({"this process was started alone, but the plan has ", ranks,
+                       " ranks; start as many processes: write scripts/launch -n ", ranks,
+                       ", mpirun -n ", ranks, " or srun -n ", ranks, " before the program"});
   throw input_error({"rank ", here.rank, ": the launcher started ", here.world_size,
-                     " processes, the plan has ", ranks,
+                     " processes, but the plan has ", ranks,
                      " ranks; start as many processes, or choose another size of the data axis"});
 }
 

@@ -22,7 +22,7 @@ PLAIT_DECL void require_started_once(char const* backend, char const* instead,
   throw input_error({"launch: the program was started as ", processes, " processes (",
                      launcher->world_size, "=", processes, "), but the backend is ", backend,
                      "; write ", instead, "{...}, or start it once; with .in_each_process = true ",
-                     "each of them runs the whole job"});
+                     "each process runs the whole job"});
 }
 
 }  // namespace plait::detail

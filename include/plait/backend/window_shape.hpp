@@ -91,7 +91,8 @@ struct patch_block {
   std::size_t rows = 1;  ///< number of rows of the output's maps
   /// Number of elements of the patches; 0: the product reads the image itself.
   std::size_t patches = 0;
-  /// Elements of the product, if it has several samples and is rearranged; else 0.
+  /// Number of elements of the product if the product has several samples and is rearranged; else
+  /// 0.
   std::size_t results = 0;
 
   /// The number of elements of scratch memory.
@@ -116,8 +117,8 @@ constexpr patch_block patch_block_of(window_shape const& in, std::size_t out_cha
   return out;
 }
 
-/// The value of norm_shape::samples_together by which a normalization set has all samples of a
-/// microbatch, on all ranks.
+/// The value of norm_shape::samples_together that means that a normalization set contains all
+/// samples of a microbatch, on all ranks.
 inline constexpr std::size_t all_together = 0;
 
 /// The normalization sets of a norm of images: mean and variance are computed over the elements of

@@ -107,7 +107,7 @@ class slice_tree {
     return out;
   }
   /// The additions that sum all slices. They equal sums_of_roots() for as many ranks as slices,
-  /// where each slice is a root and has the root's number.
+  /// where each slice is a root with the number of the slice.
   [[nodiscard]] constexpr lean_vector<sum> sums_of_slices() const { return sums_of_roots(slices_); }
 
  private:

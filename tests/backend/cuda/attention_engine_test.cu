@@ -87,8 +87,8 @@ class negating_engine final : public plait::ext::attention_engine {
   plait::ext::cuda_place at_;
 };
 
-std::unique_ptr<plait::ext::attention_engine> negating(plait::ext::cuda_place at,
-                                                       plait::ext::attention_engine_options const& how) {
+std::unique_ptr<plait::ext::attention_engine> negating(
+    plait::ext::cuda_place at, plait::ext::attention_engine_options const& how) {
   calls.deterministic = how.deterministic;
   return std::make_unique<negating_engine>(at);
 }
@@ -235,15 +235,18 @@ TEST_F(AttentionEngine, RankZeroSaysOnceWhoDoesIt) {
     return testing::internal::GetCapturedStderr();
   };
   std::string const shape = "plait: attention in bfloat16 of 35 positions and 2 x ";
-  EXPECT_EQ(said(0, {.attention = negating}, 8), shape + "8 columns is by negation 1.2\n");
+  EXPECT_EQ(said(0, {.attention = negating}, 8), shape + "8 columns is computed by negation 1.2\n");
   EXPECT_EQ(said(0, {.attention = negating}, 16),
-            shape + "16 columns is by plait's own kernels, as negation 1.2 does not take it\n");
-  EXPECT_EQ(said(0, {.attention = nullptr}, 8),
-            shape + "8 columns is by plait's own kernels, as the options say\n");
-  EXPECT_EQ(said(0, {}, 8),
             shape +
-                "8 columns is by plait's own kernels, as plait::cudnn is not linked into the "
-                "program\n");
+                "16 columns is computed by plait's own kernels, because negation 1.2 does not "
+                "accept this shape\n");
+  EXPECT_EQ(
+      said(0, {.attention = nullptr}, 8),
+      shape + "8 columns is computed by plait's own kernels, because the options select them\n");
+  EXPECT_EQ(said(0, {}, 8), shape +
+                                "8 columns is computed by plait's own kernels, because "
+                                "plait::cudnn is not linked into the "
+                                "program\n");
   EXPECT_EQ(said(1, {}, 8), "");
 }
 
@@ -258,10 +261,12 @@ TEST_F(AttentionEngine, IsNotAskedWhereQueryKeyAndValueAreApart) {
   }
   shape.options = {.causal = false};
   queue.prepare(operation::attention{}, matrix<bfloat16 const>{}, shape);
-  std::string const of = "plait: attention in bfloat16 of 35 positions and 4 x 8 columns with 2 "
-                         "key-value heads ";
-  std::string const by = " is by plait's own kernels, as negation 1.2 takes query, key and value "
-                         "side by side\n";
+  std::string const of =
+      "plait: attention in bfloat16 of 35 positions and 4 x 8 columns with 2 "
+      "key-value heads ";
+  std::string const by =
+      " is computed by plait's own kernels, because negation 1.2 accepts query, key and value only "
+      "side by side\n";
   EXPECT_EQ(testing::internal::GetCapturedStderr(),
             of + "in a window of 16" + by + of + "without mask" + by);
   EXPECT_EQ(calls.prepared, 0);
@@ -273,7 +278,7 @@ TEST(CudnnRequirements, CudnnIsNewEnoughAndOfTheMajorVersionOfTheHeader) {
   EXPECT_NO_THROW(needs::check_cudnn(91900, 91900));
   EXPECT_NO_THROW(needs::check_cudnn(91100, 91900));
   expect_text(message_of<plait::cuda_error>([] { needs::check_cudnn(91002, 91900); }),
-              "runs with cuDNN 9.10.2 and was built with 9.19.0; its attention needs at least "
+              "runs with cuDNN 9.10.2 and was built with 9.19.0; cuDNN's attention needs at least "
               "9.11.0 of the same major version; correct the path of libcudnn.so.9 ");
   EXPECT_THROW(needs::check_cudnn(100000, 91900), plait::cuda_error);
 }

@@ -47,7 +47,7 @@ TEST(Requirements, DriverRunsProgramsOfItsMajorVersionAndOlder) {
   EXPECT_NO_THROW(needs::check_driver(13020, 12040));
   EXPECT_NO_THROW(needs::check_driver(12040, 12080));  // minor versions are compatible
   expect_text(message_of<cuda_error>([] { needs::check_driver(12080, 13000); }),
-              "the driver knows CUDA up to 12.8, the program was built with CUDA 13.0");
+              "the driver supports CUDA up to 12.8, but the program was built with CUDA 13.0");
   expect_text(message_of<cuda_error>([] { needs::check_driver(0, 13000); }),
               "no CUDA driver is loaded");
 }
@@ -71,17 +71,18 @@ TEST(Requirements, CapabilityIsAmpereOrNewer) {
   EXPECT_NO_THROW(needs::check_capability(0, "A100", 8, 0));
   EXPECT_NO_THROW(needs::check_capability(0, "B200", 10, 0));
   expect_text(message_of<cuda_error>([] { needs::check_capability(2, "Tesla V100", 7, 5); }),
-              "GPU 2 (Tesla V100) has compute capability 7.5, plait needs 8.0");
+              "GPU 2 (Tesla V100) has compute capability 7.5, but plait needs 8.0");
 }
 
 TEST(Requirements, NcclIsNewEnoughAndOfTheMajorVersionOfTheHeader) {
   EXPECT_NO_THROW(needs::check_nccl(22809, 22809, 3));
   EXPECT_NO_THROW(needs::check_nccl(21900, 22809, 1));
   expect_text(message_of<cuda_error>([] { needs::check_nccl(21805, 22809, 0); }),
-              "runs with NCCL 2.18.5 and was built with 2.28.9; it needs at least 2.19.0");
+              "runs with NCCL 2.18.5 and was built with 2.28.9; plait needs at least 2.19.0");
   EXPECT_NO_THROW(needs::check_nccl(22600, 22809, 2));
-  expect_text(message_of<cuda_error>([] { needs::check_nccl(22509, 22809, 2); }),
-              "it needs at least 2.26.0 of the same major version, as a rank is in 2 groups");
+  expect_text(
+      message_of<cuda_error>([] { needs::check_nccl(22509, 22809, 2); }),
+      "plait needs at least 2.26.0 of the same major version, because a rank is in 2 groups");
   EXPECT_THROW(needs::check_nccl(30000, 22809, 1), cuda_error);
   EXPECT_EQ(needs::nccl_version_text(2708), "2.7.8");
 }
@@ -123,7 +124,7 @@ TEST_F(RendezvousFile, GivesWhatWasWritten) {
 
 TEST_F(RendezvousFile, IsOfOneJob) {
   file.write(bytes);
-  expect_text(message_of<input_error>([&] { file.write(bytes); }), "is there already");
+  expect_text(message_of<input_error>([&] { file.write(bytes); }), "exists already");
   EXPECT_EQ(file.read(3, std::chrono::seconds{1}, [] {}).size(), 3u);
   expect_text(refusal_to_read(file, 4), "has 3 bytes, not 4");
   expect_text(refusal_to_read(file, 2), "has 3 bytes, not 2");
@@ -152,7 +153,7 @@ TEST_F(RendezvousFile, WritesThroughNoLinkAndLeavesNothingElse) {
   file.remove();
   std::ofstream(target) << "of the user";
   std::filesystem::create_symlink(target, path);
-  expect_text(message_of<input_error>([&] { file.write(bytes); }), "is there already");
+  expect_text(message_of<input_error>([&] { file.write(bytes); }), "exists already");
   expect_text(refusal_to_read(file), "symbolic links");
   auto const files = std::filesystem::directory_iterator(folder);
   EXPECT_EQ(std::distance(begin(files), end(files)), 3);  // the two links and the target
@@ -161,9 +162,10 @@ TEST_F(RendezvousFile, WritesThroughNoLinkAndLeavesNothingElse) {
 // A rank may neither wait for any of these nor accept it.
 TEST_F(RendezvousFile, ThatIsSomethingElseIsRefusedAtOnce) {
   store(std::string(128, 'x'));
-  expect_text(refusal_to_read(file, 128), "is not one: it does not begin with 'plait rendezvous 1'");
+  expect_text(refusal_to_read(file, 128),
+              "is not a rendezvous file: it does not begin with 'plait rendezvous 1'");
   store("");
-  expect_text(refusal_to_read(file), "is not one");
+  expect_text(refusal_to_read(file), "is not a rendezvous file");
   store("plait rendezvous 1\n");
   expect_text(refusal_to_read(file), "is of job ''");
   std::filesystem::remove(path);
@@ -172,7 +174,7 @@ TEST_F(RendezvousFile, ThatIsSomethingElseIsRefusedAtOnce) {
   std::filesystem::remove(path);
   std::filesystem::create_directory(path);
   expect_text(refusal_to_read(file), "it is a directory");
-  expect_text(message_of<input_error>([&] { file.write(bytes); }), "is there already");
+  expect_text(message_of<input_error>([&] { file.write(bytes); }), "exists already");
   std::filesystem::remove(path);
   std::filesystem::create_symlink("nowhere", path);
   expect_text(refusal_to_read(file), "symbolic links");
@@ -256,7 +258,7 @@ TEST(Launch, WithoutADriverSaysSo) {
 TEST(Launch, ProcessesMustBeAsManyAsRanks) {
   plait::cuda_process const process{.ranks = plait::ext::process_ranks{0, 3, 0}};
   expect_text(message_of<input_error>([&] { process.run(two_ranks(), [](auto&) {}); }),
-              "started 3 processes, the plan has 2 ranks");
+              "started 3 processes, but the plan has 2 ranks");
 }
 
 }  // namespace

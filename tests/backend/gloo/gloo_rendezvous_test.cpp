@@ -108,8 +108,10 @@ TEST(GlooRendezvous, RefusesANoteThatIsNotAKey) {
   });
   EXPECT_THROW((void)zero.rendezvous.meet(), plait::ext::engine_error);
   other.join();
-  EXPECT_NE(said.find("what rank 0 has left in memory as the key of the rendezvous is not one"),
-            said.npos)
+  EXPECT_NE(
+      said.find(
+          "the note that rank 0 has written to memory as the key of the rendezvous is not a key"),
+      said.npos)
       << said;
 }
 

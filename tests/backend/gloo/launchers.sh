@@ -102,7 +102,7 @@ wait
 same 0.out
 rank 0 0 2 "$trained" ranked dp2 rank=2
 wait
-says 0.err "processes: .ranks has the rank 2 of 2 processes; it must be from 0 and below"
+says 0.err "processes: .ranks has the rank 2 of 2 processes; the rank must be at least 0 and below the number of processes"
 rank 0 0 2 "$trained" ranked dp2 rank=0
 wait
 says 0.err "$nowhere"

@@ -202,7 +202,7 @@ rm -r rendezvous
 what="another token"
 start 0 0 2 ranked dp2 token=one
 start 1 1 2 ranked dp2 token=two
-all_end 2 1 "the ranks have different settings: the token, of which rank 1 was given another than rank 0"
+all_end 2 1 "the ranks have different settings: the token, of which rank 1 has another value than rank 0"
 what="another plan"
 start 0 0 2 ranked dp2
 start 1 1 2 ranked dp3
@@ -214,8 +214,8 @@ echo "of the user" >file
 ln -s file link
 mkdir open && chmod 755 open
 for case in "nowhere/rendezvous|cannot be made: No such file or directory" \
-  "/proc/rendezvous|cannot be made: " "file|is there and not a folder; choose another path" \
-  "link|is there and not a folder but a symbolic link" "open|may be entered by other users"; do
+  "/proc/rendezvous|cannot be made: " "file|exists and is not a folder; choose another path" \
+  "link|exists and is not a folder but a symbolic link" "open|may be entered by other users"; do
   what="rendezvous ${case%%|*}"
   export PLAIT_RENDEZVOUS="${case%%|*}"
   start 0 0 2 ranked dp2 timeout=500

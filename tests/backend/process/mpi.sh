@@ -104,14 +104,14 @@ wrong_steps() {
 # Ways to start it.
 wrong_starts() {
   if job 3 "$trained" mpi dp2 ranked; then complain "3 processes for 2 ranks are no error"; fi
-  says 3 "^trained: rank [012]: the launcher started 3 processes, the plan has 2 ranks"
+  says 3 "^trained: rank [012]: the launcher started 3 processes, but the plan has 2 ranks"
   launched 250 "$launcher" "${options[@]}" -n 1 "$trained" mpi dp2 ranked : -n 1 "$trained" mpi tp2 ranked
   says 2 "the mesh of the plan: 'data 2' on rank 0, 'tensor 2' on rank 1"
   launched 250 "$launcher" "${options[@]}" -n 1 "$trained" mpi dp2 ranked : -n 1 "$trained" mpi dp2 library
   says 2 "reduction: ranked on rank 0, library on rank 1"
   launched 250 "$launcher" "${options[@]}" -n 1 env TRAINED_TOKEN=a "$trained" mpi dp2 ranked : \
     -n 1 env TRAINED_TOKEN=b "$trained" mpi dp2 ranked
-  says 2 "the token, of which rank 1 was given another than rank 0"
+  says 2 "the token, of which rank 1 has another value than rank 0"
   if job 2 "$trained" threads dp2 ranked; then complain "threads in each of two processes are no error"; fi
   says 2 "^trained: launch: the program was started as 2 processes .*_SIZE=2., but the backend is threads; write plait::processes"
   two "the ranks differ in seed: 0 on rank 0, 1 on rank 1" "dp2 ranked|dp2 ranked seed=1"
@@ -126,7 +126,7 @@ wrong_starts() {
   PMI_SIZE=2 OMPI_COMM_WORLD_SIZE=2 timeout 250 "$trained" mpi dp2 ranked >out 2>err </dev/null
   says 1 "the program was built with another MPI than this mpirun"
   job 2 env TRAINED_RANK=0 "$trained" mpi dp2 ranked && complain "two ranks 0 by .ranks are no error"
-  says 1 "^trained: mpi: .ranks has the rank 0 of 2, and this is rank 1 of 2 of MPI's processes, which decide"
+  says 1 "^trained: mpi: .ranks has the rank 0 of 2, but this process is rank 1 of 2 in MPI, whose numbers are used"
   # The rank numbers of MPI's own launcher must be the ranks of MPI, except for a guest. MPICH
   # trusts the launcher.
   if [[ $library == openmpi ]]; then

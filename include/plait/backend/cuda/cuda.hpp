@@ -72,10 +72,9 @@ struct cuda {
     detail::require_ranges(options);
     detail::require_range("cuda::first_device", first_device, number_ranges::at_least_0);
     if (options.graphs && (share_one_gpu || ranks > 1))
-      throw input_error(
-          {"cuda: ranks that share one ", (share_one_gpu ? "GPU" : "process"),
-           " cannot record graphs; give each a process, by plait::cuda_process{}, or leave "
-           ".options.graphs off"});
+      throw input_error({"cuda: ranks that share one ", (share_one_gpu ? "GPU" : "process"),
+                         " cannot record graphs; run each rank in its own process, by "
+                         "plait::cuda_process{}, or leave .options.graphs out"});
     detail::check_machine(ranks, first_device, share_one_gpu);
     if (share_one_gpu) run_on_one(where, program);
     else run_on_all(where, program);

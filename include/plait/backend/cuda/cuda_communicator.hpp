@@ -17,8 +17,8 @@ namespace plait::ext {
 /// A communicator of CUDA devices: either NCCL's or, between ranks that share one GPU, a
 /// loopback_communicator. Both have this one type, so that a program is compiled only once.
 ///
-/// Its functions and their errors are those functions and errors of the communicator that it
-/// contains.
+/// Its functions call the functions of the communicator that it contains, and throw the same
+/// errors.
 class cuda_communicator : public communicator_calls<cuda_communicator> {
  public:
   cuda_communicator(nccl_communicator through) : through_(std::move(through)) {}      // NOLINT
@@ -27,7 +27,7 @@ class cuda_communicator : public communicator_calls<cuda_communicator> {
   [[nodiscard]] int rank() const noexcept { return nccl() ? nccl()->rank() : loopback()->rank(); }
   [[nodiscard]] int size() const noexcept { return nccl() ? nccl()->size() : loopback()->size(); }
 
-  /// \see communicator_calls
+  /// The functions that the base class communicator_calls requires.
   void wait_for_all() { nccl() ? nccl()->wait_for_all() : loopback()->wait_for_all(); }
   template <collective Kind, class T>
   void carry_out(detail::collective_call const& call, std::size_t tensor_bytes) {

@@ -14,7 +14,7 @@ struct cuda_options {
   /// The longest time of a wait. A longer wait throws communication_timeout, which names the
   /// unfinished work.
   std::chrono::nanoseconds timeout = std::chrono::minutes{10};
-  /// Allows products of float matrices to round their operands to TF32 (10 bits of fraction).
+  /// Allows matrix products in float to round their operands to TF32 (10 bits of fraction).
   bool tf32 = false;
   /// Lets cuBLASLt compute gelu and its derivative while it stores a product, in bfloat16 on
   /// Hopper. This saves a pass over the result; the accuracy is the library's.
@@ -34,7 +34,7 @@ struct cuda_options {
   bool one_pass_layer_norm = true;
   /// Lets cuBLASLt compute the gradient of a bias together with the gradient of the matrix, in
   /// bfloat16 with gradients in float, if it can. This saves a pass; the last bits differ. Off by
-  /// default, since no GPU was measured to be as fast with it.
+  /// default, since all GPUs that were measured are slower with this option.
   bool fused_bias_gradient = false;
   /// Times the algorithms that cuBLASLt offers for a product when its shape is first used, and
   /// keeps the fastest. Different runs, and different ranks, may choose different algorithms and

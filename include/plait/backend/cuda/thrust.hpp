@@ -44,8 +44,8 @@ class thrust_scratch {
   template <class T, placement At, class Memory>
   explicit thrust_scratch(view<T, At, Memory> of) {
     static_assert(!std::is_const_v<T>,
-                  "thrust_scratch(view): the view is read-only; give it the view of a scratch "
-                  "slot, which ops.run then counts as written");
+                  "thrust_scratch(view): the view is read-only; pass the view of a scratch slot, "
+                  "which ops.run treats as written");
     std::size_t const bytes = of.count() * sizeof(T);
     auto const address = reinterpret_cast<std::uintptr_t>(of.data);
     std::size_t const gap = static_cast<std::size_t>(rounded_up(address) - address);
@@ -76,7 +76,7 @@ class thrust_scratch {
   T* take(std::size_t count) {
     static_assert(std::is_trivially_copyable_v<T> && alignof(T) <= alignment,
                   "thrust_scratch.take<T>(count): no constructor runs in scratch memory, so T must "
-                  "be trivially copyable; it is aligned to 64");
+                  "be trivially copyable, with an alignment of at most 64");
     return reinterpret_cast<T*>(allocate(count * sizeof(T)));
   }
 
@@ -156,11 +156,10 @@ class stream_policy : public thrust::cuda::execution_policy<stream_policy<Queue>
                                                                std::ptrdiff_t count) {
     std::size_t const bytes = static_cast<std::size_t>(count) * sizeof(T);
     if (on.memory_ == nullptr)
-      throw out_of_memory(
-          concat({"thrust_policy(queue): the algorithm needs ", bytes,
-                  " bytes of temporary memory; write thrust_policy(queue, memory) with "
-                  "a thrust_scratch of at least that"}),
-          {.asked = bytes});
+      throw out_of_memory(concat({"thrust_policy(queue): the algorithm needs ", bytes,
+                                  " bytes of temporary memory; write thrust_policy(queue, memory) "
+                                  "with a thrust_scratch of at least that size"}),
+                          {.asked = bytes});
     return {reinterpret_cast<T*>(on.memory_->allocate(bytes)), count};
   }
   template <class Pointer>

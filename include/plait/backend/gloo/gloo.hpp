@@ -31,9 +31,9 @@ struct no_redis {
   template <class T>
   no_redis(T const&) {  // converts implicitly, because the option was a string
     static_assert(sizeof(T) == 0,
-                  "gloo_options::redis: ranks do not meet in Redis any more; write .rendezvous, a "
-                  "folder that all processes see, or let them meet in etcd (plait::elastic), or by "
-                  "MPI (plait::mpi())");
+                  "gloo_options::redis: ranks can no longer meet in Redis; set .rendezvous to a "
+                  "folder that all processes see, or let the ranks meet in etcd (plait::elastic), "
+                  "or by MPI (plait::mpi())");
   }
 };
 

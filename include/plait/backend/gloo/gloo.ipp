@@ -22,8 +22,9 @@ PLAIT_DECL process_ranks gloo_engine::ranks(process_ranks const* told) {
   if (!here_) here_ = read_process_ranks();
   auto const [rank, size] = std::pair{here_->rank, here_->world_size};
   if (rank < 0 || rank >= size)
-    throw input_error({"processes: .ranks has the rank ", rank, " of ", size,
-                       " processes; it must be from 0 and below"});
+    throw input_error(
+        {"processes: .ranks has the rank ", rank, " of ", size,
+         " processes; the rank must be at least 0 and below the number of processes"});
   return *here_;
 }
 
@@ -144,9 +145,9 @@ PLAIT_DECL std::unique_ptr<rendezvous_store> gloo_engine::store(process_ranks co
   std::string_view const path = place.path.native();
   if (path.starts_with("redis://") || path.starts_with("rediss://"))
     throw input_error(
-        "gloo: PLAIT_RENDEZVOUS, or .rendezvous, names a server of Redis, where ranks do not meet "
-        "any more; write the path of a folder that all processes see, or let them meet in etcd "
-        "(plait::elastic), or by MPI (plait::mpi())");
+        "gloo: PLAIT_RENDEZVOUS, or .rendezvous, names a server of Redis, where ranks can no "
+        "longer meet; write the path of a folder that all processes see, or let the ranks meet in "
+        "etcd (plait::elastic), or by MPI (plait::mpi())");
   return std::make_unique<gloo_folder>(place.path, place.is_of_one_start);
 }
 

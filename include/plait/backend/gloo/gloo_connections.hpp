@@ -42,7 +42,7 @@ class gloo_mesh final : public ::gloo::Context {
   /// Ends all waits on the connections, here and in the other processes.
   void close() noexcept;
 
-  /// The address at which the other members reach this one.
+  /// The address at which the other members reach this member.
   [[nodiscard]] std::string const& address() const { return listener_.address(); }
 
   /// Connects this member to all others; all members call it with the same addresses.

@@ -69,7 +69,7 @@ PLAIT_DECL gloo_interface gloo_device(std::string const& asked,
   auto const hosts = [&] {
     return concat({"the ranks are on several hosts (rank 0 on ", in_quotes(marks[0].host),
                    ", rank ", other, " on ", in_quotes(marks[other].host),
-                   "), which the loopback interface does not join"});
+                   "), and the loopback interface does not connect hosts"});
   };
   auto const choose = concat({"; set PLAIT_INTERFACE on each host to one of its interfaces, here ",
                               network_interface::text(there, is_one_host)});

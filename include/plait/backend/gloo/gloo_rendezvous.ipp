@@ -139,9 +139,9 @@ PLAIT_DECL void gloo_rendezvous::begin() {
                          " runs and is rank 0 of ", job_text(old->job),
                          "; was rank 0 started twice? Another job needs another path or name"});
     if (what == process_mark::state::unknown)
-      throw input_error({store_->name(), " was left by or belongs to ", process_text(old->mark),
-                         ", and this host cannot tell if that runs; if it does not, delete what "
-                         "was left, or choose another path or name"});
+      throw input_error({store_->name(), " belongs to, or was left by, ", process_text(old->mark),
+                         ", and this host cannot find out if that process is running; if it is "
+                         "not, delete the files that it has left, or choose another path or name"});
     store_->clear(false);
   }
   number_ = new_number();
@@ -230,12 +230,13 @@ PLAIT_DECL bool gloo_rendezvous::take_key() {
   std::string const variable = "the secret of the job (PLAIT_JOB_SECRET_FILE)";
   throw input_error(whole(
       is_left && key
-          ? concat({variable, " was given to this rank and not to rank 0; give it to all"})
-      : is_left ? concat({"what rank 0 has left in ", store_->name(),
-                          " as the key of the rendezvous is not one"})
+          ? concat({variable, " was given to this rank and not to rank 0; give it to all ranks"})
+      : is_left ? concat({"the note that rank 0 has written to ", store_->name(),
+                          " as the key of the rendezvous is not a key"})
       : is_secret
-          ? concat({variable, " differs between rank 0 and this rank; give all ranks the same"})
-          : concat({variable, " was given to rank 0 and not to this rank; give it to all"})));
+          ? concat(
+                {variable, " differs between rank 0 and this rank; give all ranks the same secret"})
+          : concat({variable, " was given to rank 0 and not to this rank; give it to all ranks"})));
 }
 
 PLAIT_DECL std::string gloo_rendezvous::fingerprint() const {

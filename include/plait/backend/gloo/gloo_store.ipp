@@ -77,16 +77,16 @@ PLAIT_DECL bool gloo_folder::is_usable() const {
     name_.fail("cannot be looked for", errno);
   }
   if (!S_ISDIR(found.st_mode))
-    name_.refuse(
-        concat({"is there and not a folder", (S_ISLNK(found.st_mode) ? " but a symbolic link" : ""),
-                "; choose another path by PLAIT_RENDEZVOUS, in a folder that all processes see"}));
+    name_.refuse(concat(
+        {"exists and is not a folder", (S_ISLNK(found.st_mode) ? " but a symbolic link" : ""),
+         "; choose another path by PLAIT_RENDEZVOUS, in a folder that all processes see"}));
   if (found.st_uid != ::geteuid())
     name_.refuse(concat(
         {"belongs to user ", found.st_uid, ", not to user ", ::geteuid(), " of this process"}));
   if ((found.st_mode & 077u) != 0)
     name_.refuse(
-        "may be entered by other users; plait makes the folder itself: choose a path that is not "
-        "there yet by PLAIT_RENDEZVOUS");
+        "may be entered by other users; plait makes the folder itself, so choose by "
+        "PLAIT_RENDEZVOUS a path that does not exist yet");
   return true;
 }
 

@@ -40,7 +40,7 @@ class gloo_watch {
   gloo_watch& operator=(gloo_watch const&) = delete;
   ~gloo_watch();
 
-  /// The signal that has ended a wait, and how long the wait went on after the signal.
+  /// The signal that has ended a wait, and the time for which the wait continued after the signal.
   struct ending {
     int signal = 0;
     std::chrono::milliseconds waited{};
@@ -53,7 +53,8 @@ class gloo_watch {
   [[nodiscard]] clock::time_point time();
   /// With true, stops the clock of the time-outs; with false, starts it.
   void hold(bool on);
-  /// \see signal_patience
+  /// Forgets the lengths of the waits so far, for example at the start of a job, where they are
+  /// longer than later; see signal_patience.
   void forget_waits();
 
   /// Registers, while it exists, the buffer for which the calling thread waits.

@@ -77,7 +77,7 @@ struct host_device {
   void replay(graph&, Body&& body) const {
     std::forward<Body>(body)();
   }
-  /// \see device
+  /// Returns a text with all properties on which the last bits of results depend; see ext::device.
   [[nodiscard]] std::string kind() const { return host_maths::kind(); }
   [[nodiscard]] int mark(char const*) const { return 0; }
   /// Returns the number of bytes that kernels have allocated in addition to the memory of the plan.

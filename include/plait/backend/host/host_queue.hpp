@@ -90,7 +90,7 @@ class host_queue : public queue_calls<host_queue> {
   // ---- Products ---------------------------------------------------------------------------------
 
   /// c = op(a) op(b), or c += op(a) op(b) if `accumulate`, summed in accumulate_t<A>; op transposes
-  /// the operands that `lie` names.
+  /// the operands that `lie` marks as transposed.
   template <class A, class C>
   void run(operation::matmul, in<A> a, in<A> b, matrix<C> c, transposes lie,
            bool accumulate) const {
@@ -173,7 +173,8 @@ class host_queue : public queue_calls<host_queue> {
     host_maths::layer_norm_backward_parameters(dy.data, x.data, statistics.data, dgamma.data,
                                                dbeta.data, x.rows, x.columns);
   }
-  /// \see layer_norm_backward_in_passes
+  /// Computes all gradients of layer_norm by separate operations; see
+  /// layer_norm_backward_in_passes.
   template <class T, class Kept, class Sum>
   void run(operation::layer_norm_backward, in<T> dy, in<T> x, in<Kept> statistics, in<T> gamma,
            matrix<T> dx, matrix<Sum> dgamma, matrix<Sum> dbeta, in<T> added, matrix<T> sum) const {
@@ -292,7 +293,8 @@ class host_queue : public queue_calls<host_queue> {
                                             first_class, logits.rows, logits.stride,
                                             logits.columns);
   }
-  /// \see cross_entropy_statistics_in_passes
+  /// Computes the results of row_max and cross_entropy_terms by these two operations; see
+  /// cross_entropy_statistics_in_passes.
   template <class T, class Kept, class Target>
   void run(operation::cross_entropy_statistics, in<T> logits, in<std::int32_t> labels,
            matrix<Kept> max, matrix<Kept> terms, Target target) const {
@@ -325,7 +327,8 @@ class host_queue : public queue_calls<host_queue> {
 
   // ---- Images -----------------------------------------------------------------------------------
 
-  /// \see host_maths::gather_patches
+  /// Copies windows of images to patches (im2col); see host_maths::gather_patches. The functions of
+  /// host_maths with the names of the operations also describe the operations below.
   template <class T>
   void run(operation::gather_patches, in<T> x, matrix<T> patches, window_shape const& of,
            std::size_t first_row, std::size_t rows) const {
@@ -368,7 +371,8 @@ class host_queue : public queue_calls<host_queue> {
 
   // ---- Norms of images --------------------------------------------------------------------------
 
-  /// \see host_maths::set_statistics
+  /// Computes the mean and the inverse deviation of each set; see host_maths::set_statistics. The
+  /// functions of host_maths with the names of the operations also describe the operations below.
   template <class T, class Kept>
   void run(operation::set_statistics, in<T> x, matrix<Kept> statistics, norm_shape const& of,
            double epsilon) const {

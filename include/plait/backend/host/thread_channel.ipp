@@ -67,7 +67,7 @@ PLAIT_DECL void thread_messages::wait_for(ext::stream on, std::uint64_t count) {
   if (count <= mine.given_up) return;
   if (mine.given_up > 0)
     throw job_aborted({"rank ", world_rank_, " has given up its messages of ", to_string(on),
-                       ", as an exception had ended its program"});
+                       ", because an exception has ended the program of that rank"});
   auto const call = first_of(channel);
   room_->wait_until_over(world_rank_, {.word = &channel.state,
                                        .target = 2 * count,

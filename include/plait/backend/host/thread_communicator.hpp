@@ -38,7 +38,7 @@ namespace plait::ext {
 class thread_communicator : public communicator_calls<thread_communicator> {
  public:
   /// Joins group `group_id`, which thread_world::add_group has returned for the same `members`.
-  /// `over`: the axes of the group. `messages`: the object that the rank's device has, too; if it
+  /// `over`: the axes of the group. `messages`: the object that the rank's device also uses; if it
   /// is null, post_send and post_receive wait like send and receive.
   thread_communicator(thread_world& world, int group_id, std::vector<int> const& members,
                       int world_rank, axis_set over = {},
@@ -53,7 +53,7 @@ class thread_communicator : public communicator_calls<thread_communicator> {
   [[nodiscard]] int rank() const noexcept { return slot_.rank(); }
   [[nodiscard]] int size() const noexcept { return slot_.size(); }
 
-  /// \see communicator_calls
+  /// The functions that the base class communicator_calls requires.
   void wait_for_all() { slot_.meet(call_of_barrier()); }
   template <collective Kind, class T>
   void carry_out(detail::collective_call const& call, std::size_t tensor_bytes) {

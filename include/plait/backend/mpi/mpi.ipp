@@ -16,8 +16,8 @@ PLAIT_DECL mpi_library::~mpi_library() {
   watch_.set_timeout(failed_ ? std::chrono::milliseconds{2'000} : longest_.load());
   watch_.during([] { return MPI_Finalize(); },
                 [this](std::string const&) {
-                  return std::string(failed_ ? "plait: a rank ends after an error while others "
-                                               "have not; the job ends here"
+                  return std::string(failed_ ? "plait: a rank ends after an error, but other ranks "
+                                               "have not ended; the job ends here"
                                              : "plait: MPI_Finalize waits for processes that "
                                                "have not ended");
                 });
@@ -41,7 +41,7 @@ PLAIT_DECL void mpi_library::start() {
   if (level < MPI_THREAD_FUNNELED)
     throw engine_error(
         "mpi: this MPI library gives the thread level MPI_THREAD_SINGLE; plait needs "
-        "MPI_THREAD_FUNNELED, since a thread of its own watches the calls");
+        "MPI_THREAD_FUNNELED, because a thread of plait watches the calls");
 }
 
 PLAIT_DECL std::string mpi_library::why_one_thread() {
@@ -289,8 +289,8 @@ PLAIT_DECL process_ranks mpi_engine::ranks(process_ranks const* told) {
   }
   if (told != nullptr && (told->rank != here_.rank || told->world_size != here_.world_size))
     throw input_error({"mpi: .ranks has the rank ", told->rank, " of ", told->world_size,
-                       ", and this is rank ", here_.rank, " of ", here_.world_size,
-                       " of MPI's processes, which decide; leave .ranks out"});
+                       ", but this process is rank ", here_.rank, " of ", here_.world_size,
+                       " in MPI, whose numbers are used; leave .ranks out"});
   return here_;
 }
 

@@ -19,7 +19,7 @@ PLAIT_DECL std::string read_job_secret(std::filesystem::path const& path) {
   require_private(file);
   if (file.size() < least || file.size() > most)
     file.name().refuse(concat({"has ", file.size(), " bytes; it must have from ", least, " to ",
-                               most, ", random ones: head -c 32 /dev/urandom"}));
+                               most, " random bytes, for example of head -c 32 /dev/urandom"}));
   std::string out(file.size(), '\0');
   file.read(std::as_writable_bytes(std::span(out)), 0);
   return out;

@@ -40,7 +40,7 @@ enum class process_reduction : int {
 namespace plait::ext {
 
 /// The communicator of one rank for a group of processes, with any engine (MPI or Gloo). If the
-/// rank has a second thread for the group's calls, a call of a trainer only hands the work over to
+/// rank has a second thread for the group's calls, a trainer's call only hands the work over to
 /// that thread and returns; process_device describes how the rank waits for the result. Calls
 /// outside of a trainer, and barriers, return after they have been carried out.
 ///
@@ -81,7 +81,7 @@ class process_communicator : public communicator_calls<process_communicator> {
   /// Returns the number of bytes that sums have allocated so far.
   [[nodiscard]] std::size_t room_bytes() const;
 
-  /// \see communicator_calls
+  /// The functions that the base class communicator_calls requires.
   void wait_for_all();
   template <collective Kind, class T>
   void carry_out(detail::collective_call const& call, std::size_t tensor_bytes) {

@@ -41,7 +41,8 @@ class process_device : public host_device {
                           std::shared_ptr<detail::posted_messages> messages = {})
       : host_device(0, std::move(messages)), second_(std::move(second)) {}
 
-  /// \see host_device::arena
+  /// Memory like host_device::arena. Its destructor also waits until the second thread no longer
+  /// uses it.
   class arena {
    public:
     arena() = default;
@@ -71,8 +72,8 @@ class process_device : public host_device {
   }
   [[nodiscard]] event make_event() const { return {}; }
   void record(event& now, stream on) const;
-  /// Returns at once if `on` is stream data: calls that are handed over later run after all that
-  /// this thread has done so far.
+  /// Returns at once if `on` is stream::data, because calls that are handed over to the second
+  /// thread later run after everything that this thread has done so far.
   void wait(stream on, event const& awaited, wait_site site) const;
 
  private:

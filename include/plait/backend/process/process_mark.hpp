@@ -26,7 +26,7 @@ struct process_mark {
   [[nodiscard]] std::string text() const;
   [[nodiscard]] static process_mark of(std::string_view text);
 
-  /// Returns if the process runs, as process `me` can determine it.
+  /// Returns the state of the process, as far as process `me` can determine it.
   [[nodiscard]] state look(process_mark const& me) const;
   /// Returns the start time of a process; "" if no process has this pid, or if the process is a
   /// zombie.

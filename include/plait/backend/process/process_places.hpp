@@ -32,8 +32,8 @@ class process_places {
   /// Returns the names by which messages describe a group.
   [[nodiscard]] group_names names(std::vector<int> ranks, mesh const& grid, axis_set over) const;
 
-  /// Errors: input_error on all ranks if a group along an axis of `local` crosses hosts. If tensor
-  ///         groups cross hosts, rank 0 prints a warning to standard error.
+  /// Checks that no group along an axis of `local` crosses hosts; throws input_error on all ranks
+  /// if one does. If tensor groups cross hosts, rank 0 prints a warning to standard error.
   [[gnu::cold]] void check(mesh const& grid, axis_set local) const;
 
  private:

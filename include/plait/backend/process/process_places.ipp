@@ -40,7 +40,8 @@ PLAIT_DECL void process_places::check(mesh const& grid, axis_set local) const {
                          "; start as many processes on each host as a whole number of these "
                          "groups has, or leave .require_local out"});
   if (auto const text = crossing(grid, grid.model_axis()); rank_ == 0 && !text.empty())
-    std::fprintf(stderr, "plait: %s; what they exchange in each layer goes over the network\n",
+    std::fprintf(stderr,
+                 "plait: %s; the values that they exchange in each layer go over the network\n",
                  text.c_str());
 }
 

@@ -73,8 +73,8 @@ struct processes {
   /// Axes whose groups must each be on one host; a group that crosses hosts is an error. Otherwise
   /// a tensor group that crosses hosts only causes a warning on standard error.
   ext::axis_set require_local{};
-  /// True if each process's rank in the plan is its number by the launcher, even if tensor groups
-  /// then cross hosts.
+  /// True if each process's rank in the plan is the rank that the launcher has given it, even if
+  /// tensor groups then cross hosts.
   bool keep_numbers = false;
   /// The folder for records of each rank's calls, which scripts/flight reads after a failure; "off"
   /// turns the records off. If empty, the folder is PLAIT_FLIGHT_RECORD or, if that is not set, a
@@ -89,8 +89,9 @@ struct processes {
   /// Every process is a rank.
   static constexpr bool processors_are_ranks = true;
 
-  /// Returns the rank of this process by the launcher, the number of ranks, and the source of these
-  /// numbers. The rank in the plan may differ, see run(). Initialises MPI if it is the engine.
+  /// Returns the rank that the launcher has given this process, the number of ranks, and the source
+  /// of these numbers. The rank in the plan may differ, see run(). Initialises MPI if it is the
+  /// engine.
   ///
   /// Errors: input_error if neither the program nor a launcher states the rank, or if two
   ///         statements contradict each other.
@@ -99,8 +100,8 @@ struct processes {
   }
 
   /// Calls program(rank) for the rank of this process and returns when the program has ended. The
-  /// rank is the process's number by the launcher, unless tensor groups would then cross hosts and
-  /// another order of the ranks avoids this.
+  /// rank is the rank that the launcher has given the process, unless tensor groups would then
+  /// cross hosts and another order of the ranks avoids this.
   ///
   /// Errors: input_error if the number of processes is not the plan's number of ranks, if the
   ///         settings of two processes differ, or if their hosts violate `require_local`;
@@ -162,8 +163,8 @@ struct processes {
   static std::unique_ptr<ext::process_group> group_of_all(ext::process_engine& with, int processes);
 
   /// Returns this rank's communicator for set of axes `index`. Two sets whose groups have equal
-  /// members share a process_group if the same thread calls both. The set of all ranks shares the
-  /// group of the start if ranks and processes have the same order.
+  /// members share a process_group if the same thread calls both. The set of all ranks uses the
+  /// group that was made at the start if ranks and processes have the same order.
   [[nodiscard]] ext::process_communicator member(
       ext::process_engine& with, ext::mesh_groups const& groups, int index,
       detail::process_places const& places, process_groups& made,

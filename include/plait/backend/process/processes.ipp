@@ -100,8 +100,8 @@ PLAIT_DECL ext::process_engine& processes::checked_engine() const {
   detail::require_range("processes::start_timeout", start_timeout, number_ranges::above_0);
   if (engine == nullptr)
     throw input_error(
-        "processes: there is no engine; write processes{.engine = plait::mpi()} or "
-        "plait::gloo(), each with its header");
+        "processes: there is no engine; write processes{.engine = plait::mpi()} or plait::gloo(), "
+        "and include the engine's header");
   return *engine;
 }
 

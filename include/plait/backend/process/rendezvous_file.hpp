@@ -29,8 +29,8 @@ class rendezvous_file {
   explicit rendezvous_file(std::filesystem::path path, std::string_view job = {})
       : path_(std::move(path)), job_(detail::escaped(job)) {}
 
-  /// Errors: input_error if the file cannot be written, or if it exists already: then it is from
-  ///         another job, which still runs or has been killed.
+  /// Writes the bytes to the file. Throws input_error if the file cannot be written, or if it
+  /// exists already: then it is from another job, which still runs or has been killed.
   void write(std::span<std::byte const> bytes) const;
 
   /// Waits until the file exists and returns its bytes. While it waits, it calls check()

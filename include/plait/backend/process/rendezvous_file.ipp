@@ -29,7 +29,7 @@ PLAIT_DECL void rendezvous_file::remove() const noexcept {
 
 PLAIT_DECL void rendezvous_file::refuse_old() const {
   name().refuse(
-      "is there already: another job uses the file or has left it; choose another path by "
+      "exists already: another job uses the file or has left it; choose another path by "
       "PLAIT_RENDEZVOUS, or delete the file");
 }
 
@@ -49,14 +49,14 @@ PLAIT_DECL std::vector<std::byte> rendezvous_file::checked(detail::open_file con
   std::string found(std::min<std::size_t>(file.size(), begin.size() + size + 1000), '\0');
   file.read(std::as_writable_bytes(std::span(found)), 0);
   if (!found.starts_with(first_line))
-    file.name().refuse(concat({"is not one: it does not begin with '",
+    file.name().refuse(concat({"is not a rendezvous file: it does not begin with '",
                                std::string(first_line.substr(0, first_line.size() - 1)), "'"}));
   if (!found.starts_with(begin)) {
     auto const rest = std::string_view(found).substr(first_line.size());
     file.name().refuse(
         concat({"is of job ", detail::in_quotes(rest.substr(0, rest.find('\n'))),
-                ", this process is of job ", detail::in_quotes(job_),
-                "; delete what was left, or choose another path by PLAIT_RENDEZVOUS"}));
+                ", but this process is of job ", detail::in_quotes(job_),
+                "; delete the file that was left, or choose another path by PLAIT_RENDEZVOUS"}));
   }
   if (file.size() - begin.size() != size)
     file.name().refuse(concat(

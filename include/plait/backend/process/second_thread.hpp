@@ -76,8 +76,8 @@ class second_thread final : public call_pause {
   void end() noexcept;
 
   /// Called by the second thread between two polls of a call, after `looks` earlier pauses. Sleeps
-  /// for at most 100 us, so that the processor is free for the rank's own thread; if that thread
-  /// waits, too, only yields.
+  /// for at most 100 us, so that the processor is free for the rank's own thread. If the rank's own
+  /// thread waits, too, pause() only yields.
   void pause(int looks) override;
 
  private:

@@ -25,7 +25,7 @@ struct start_terms {
   bool compares_calls = true;
   std::string_view token{};
   axis_set require_local{};
-  int first_here = -1;  ///< \see process_ranks
+  int first_here = -1;  ///< the lowest rank that shares memory with this process, see process_ranks
 };
 
 /// The settings and the host of a process, in the form in which processes send them to each other.

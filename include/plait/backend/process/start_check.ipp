@@ -89,8 +89,8 @@ PLAIT_DECL std::string shown_terms::difference(shown_terms const& other, int ran
     return say(".require_local", local(require_local), local(other.require_local));
   }
   if (token != other.token)
-    return concat(
-        {"the token, of which rank ", rank, " was given another than rank 0 (they are not shown)"});
+    return concat({"the token, of which rank ", rank,
+                   " has another value than rank 0 (the values are not shown)"});
   return "";
 }
 

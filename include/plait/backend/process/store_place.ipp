@@ -90,8 +90,8 @@ PLAIT_DECL store_place find_store_place(process_ranks const& here,
                      ".rendezvous, to the path of a new ",
                      kind, " in a place that all processes see, or ", otherwise, " (this is ",
                      here.text(),
-                     "; they meet by themselves only where one launcher says that it has started "
-                     "all of them on this machine)"});
+                     "; without a path they can meet only if one launcher states that it has "
+                     "started all of them on this machine)"});
 }
 
 }  // namespace plait::detail

@@ -42,13 +42,13 @@ PLAIT_DECL void terminate_sentence::handle() {
     if (auto const next = before().load(); next != nullptr) next();
     std::abort();
   }
-  std::string words = "nothing was thrown";
+  std::string words = "there is no exception";
   try {
     if (auto const problem = std::current_exception()) std::rethrow_exception(problem);
   } catch (std::exception const& problem) {
     words = escaped(std::string(problem.what()).substr(0, most_bytes));
   } catch (...) {
-    words = "what was thrown has no words";
+    words = "an exception without a text";
   }
   auto const text =
       concat({"plait: rank ", of_rank().load(), ": ", library,

@@ -14,7 +14,8 @@ namespace plait::ext {
 /// The rule by which the simulation chooses the next operation among the operations that could
 /// begin.
 enum class simulated_order {
-  in_order,  ///< lowest rank first, and for one rank in the order in which it has enqueued them
+  in_order,  ///< the lowest rank first; the operations of one rank in the order in which the rank
+             ///< has enqueued them
   /// Chosen at random from the seed: some streams and ranks run much later than others.
   adversarial
 };
@@ -54,7 +55,8 @@ class operation_order {
  private:
   enum class grouping { none, rank, kind };
 
-  // Splitmix64; Steele, Lea, Flood, "Fast splittable pseudorandom number generators", 2014.
+  // Returns a random number, by splitmix64: Steele, Lea, Flood, "Fast splittable pseudorandom
+  // number generators", 2014.
   std::uint64_t random();
   std::uint64_t below(std::uint64_t bound) { return random() % bound; }
 

@@ -30,7 +30,8 @@ class simulated_communicator : public communicator_calls<simulated_communicator>
   [[nodiscard]] int rank() const noexcept { return rank_; }
   [[nodiscard]] int size() const noexcept { return size_; }
 
-  /// \see communicator_calls; in addition, all streams of the members are then empty.
+  /// The functions that the base class communicator_calls requires. When wait_for_all() returns,
+  /// all streams of the members are empty.
   void wait_for_all() { world_->barrier(slot_->number(), group_); }
   template <collective Kind, class T>
   void carry_out(detail::collective_call const& call, std::size_t) {

@@ -95,10 +95,10 @@ class simulated_device {
   void replay(graph&, Body&& body) const {
     std::forward<Body>(body)();
   }
-  /// \see device
+  /// Returns a text with all properties on which the last bits of results depend; see ext::device.
   [[nodiscard]] std::string kind() const { return host_maths::kind(); }
   [[nodiscard]] marked mark(std::string_view name) const { return {*rank_, name}; }
-  /// \see host_device
+  /// Returns the number of bytes that kernels have allocated in addition to the memory of the plan.
   [[nodiscard]] std::size_t workspace_bytes() const { return rank_->workspace().bytes(); }
 
  private:

@@ -39,7 +39,7 @@ class simulated_queue : public queue_calls<simulated_queue> {
  public:
   simulated_queue(detail::simulated_rank& rank, stream on) : rank_(&rank), on_(on) {}
 
-  /// \see host_queue::discard
+  /// Puts an operation into the stream that makes these bytes undefined; see host_queue::discard.
   void discard(void* data, std::size_t bytes) const {
     if (bytes != 0) put("discard", [=](executed& now) { now.discard_bytes(data, bytes); });
   }
@@ -84,7 +84,7 @@ class simulated_queue : public queue_calls<simulated_queue> {
     });
   }
 
-  // ---- In passes, each of which is an operation -------------------------------------------------
+  // ---- Fused operations, in passes; each pass is a separate operation ---------------------------
 
   template <class T, class Function>
   void run(operation::matmul, in<T> a, in<T> b, matrix<T> c, transposes lie,

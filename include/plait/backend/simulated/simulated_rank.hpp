@@ -145,8 +145,8 @@ class simulated_rank {
   [[nodiscard]] [[gnu::cold]] std::string foreign_text(shadow_memory::accessor const& by,
                                                        shadow_memory::finding const& found) const;
 
-  // Errors: input_error, since a result of the operation overlaps an operand and the operation does
-  //         not allow it.
+  // Throws input_error: a result of the operation overlaps an operand, which the operation does not
+  // allow.
   [[noreturn]] [[gnu::cold]] void refuse_in_place(char const* operation) const;
   [[nodiscard]] [[gnu::cold]] std::string failure_text(shadow_memory::accessor const& by,
                                                        std::string const& what) const;

@@ -149,11 +149,11 @@ PLAIT_DECL std::string simulated_rank::foreign_text(shadow_memory::accessor cons
 }
 
 PLAIT_DECL void simulated_rank::refuse_in_place(char const* operation) const {
-  throw input_error(
-      {"rank ", number_, ": ", operation, mark_.empty() ? "" : concat({" (", mark_, ")"}),
-       " writes a result over an operand that it still reads, as its row does not say "
-       "'in place'; take may_alias out of the layer, or give the operation another "
-       "buffer for its result"});
+  throw input_error({"rank ", number_, ": ", operation,
+                     mark_.empty() ? "" : concat({" (", mark_, ")"}),
+                     " writes its result over an operand that it still reads: its entry in "
+                     "operation/rows.hpp does not contain 'in place'; take may_alias out of the "
+                     "layer, or give the operation another buffer for its result"});
 }
 
 PLAIT_DECL std::string simulated_rank::failure_text(shadow_memory::accessor const& by,

@@ -13,7 +13,7 @@
 
 namespace plait::ext {
 
-/// Causal attention in which all heads have one shape, prepared for the device of one rank.
+/// Causal attention in which all heads have the same shape, prepared for the device of one rank.
 ///
 /// Shapes: qkv (sequence * batch, 3, heads, head_width), out (sequence * batch, heads, head_width);
 ///         row = position * batch + sample. log_sum has sequence * batch * heads elements. Only

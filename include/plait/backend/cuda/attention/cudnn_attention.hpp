@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "plait/backend/cuda/device/cuda_headers.hpp"  // before cuDNN's headers include CUDA's
+#include "plait/backend/cuda/device/cuda_headers.hpp"  // must precede cuDNN's headers, which include CUDA's headers
 #include "plait/core/concat.hpp"
 
 #include <cudnn_frontend.h>  // after <cstring>, which it needs and does not include

@@ -24,7 +24,7 @@ inline void check_cudnn(std::size_t found, std::size_t built_with) {
   if (found >= least_cudnn_version && found / 10000 == built_with / 10000) return;
   throw cuda_error({"cuda: this program runs with cuDNN ", cudnn_version_text(found),
                     " and was built with ", cudnn_version_text(built_with),
-                    "; its attention needs at least ", cudnn_version_text(least_cudnn_version),
+                    "; cuDNN's attention needs at least ", cudnn_version_text(least_cudnn_version),
                     " of the same major version; correct the path of libcudnn.so.",
                     built_with / 10000, " or use plait's own attention"});
 }

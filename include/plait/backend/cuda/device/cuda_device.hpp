@@ -105,7 +105,7 @@ class cuda_device {
 
   [[nodiscard]] cuda_place place() const { return state_->place; }
 
-  /// Cost:   one cudaMalloc.
+  /// Allocates memory of the device, by one call of cudaMalloc.
   [[nodiscard]] arena allocate(std::size_t bytes) { return arena(state_->allocate(bytes), bytes); }
 
   void upload(void const* from, void* to, std::size_t bytes) {
@@ -156,8 +156,8 @@ class cuda_device {
   }
 
   /// Runs a step. The first call runs body(), so that libraries load and memory is allocated; the
-  /// second call records body() as a CUDA graph; it and all later calls launch the graph. Without
-  /// the option `graphs` every call runs body().
+  /// second call records body() as a CUDA graph. The second and all later calls launch this graph.
+  /// Without the option `graphs` every call runs body().
   template <class Body>
   void replay(graph& which, Body&& body) {
     if (!state_->options.graphs || !std::exchange(which.has_run_, true))

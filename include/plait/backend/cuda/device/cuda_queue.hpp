@@ -63,7 +63,7 @@ class cuda_queue : public cuda_products<cuda_queue>, public queue_calls<cuda_que
   template <class T>
   using in = matrix<T const>;  // an operand that is only read
   template <class T>
-  using kept = accumulate_t<T>;  // a value of which a row has one or a few, such as its maximum
+  using kept = accumulate_t<T>;  // values of which each row has one or a few, such as its maximum
 
  public:
   cuda_queue(detail::cuda_state& state, plait::ext::stream on)
@@ -153,7 +153,8 @@ class cuda_queue : public cuda_products<cuda_queue>, public queue_calls<cuda_que
     try {
       call_kernel(kernel, *this, views...);
     } catch (std::exception const&) {
-      state_->require_capture_goes_on(on_);  // a library may report it as another error
+      state_->require_capture_goes_on(
+          on_);  // a library may report an invalid recording as another error
       throw;
     }
     state_->require_capture_goes_on(on_);

@@ -95,9 +95,8 @@ class cuda_state {
   // contain its address.
   //
   // The first allocation of each stream is by cudaMalloc, and NCCL may let other GPUs read it.
-  // Later ones are by cudaMallocAsync, because cudaMalloc could wait for a GPU whose kernel waits
-  // for this rank.
-  // the device's pool: cudaMalloc could wait for a GPU whose kernel waits for this rank.
+  // Later allocations are by cudaMallocAsync, from the device's pool, because cudaMalloc could wait
+  // for a GPU whose kernel waits for this rank.
   std::byte* scratch(stream which, std::size_t bytes) {
     auto& pieces = scratch_[static_cast<std::size_t>(which)];
     auto const size = [](device_bytes const& piece) { return piece.get_deleter().bytes; };
@@ -138,13 +137,15 @@ class cuda_state {
   // Reports that plait's own kernels compute this attention: engines do not accept separate query,
   // key and value.
   void attend_by_own_kernels(attention_shape const& shape) {
-    if (place.rank == 0) say_who_attends(shape, false, "takes query, key and value side by side");
+    if (place.rank == 0)
+      say_who_attends(shape, false, "accepts query, key and value only side by side");
   }
 
   void require_no_capture(char const* what) const {
     if (capturing)
-      throw cuda_error({place_text(place), what,
-                        " while a step is recorded as a graph; move it out of what replay() runs"});
+      throw cuda_error(
+          {place_text(place), what,
+           " while a step is recorded as a graph; move it out of the function that replay() runs"});
   }
 
   // Throws if a step is being recorded; called before an operation of a user waits for a stream.
@@ -273,7 +274,7 @@ class cuda_state {
   // Reports which kernels compute attention of a shape, once for shapes that differ only in the
   // batch. `why`: the reason why the engine does not compute it.
   [[gnu::cold]] void say_who_attends(attention_shape const& shape, bool by_engine,
-                                     char const* why = "does not take it") {
+                                     char const* why = "does not accept this shape") {
     std::string text =
         concat({"plait: attention in bfloat16 of ", shape.sequence, " positions and ", shape.heads,
                 " x ", shape.head_width, " columns"});
@@ -281,20 +282,22 @@ class cuda_state {
       text += concat({" with ", shape.key_value_heads(), " key-value heads"});
     if (!shape.options.causal) text += " without mask";
     if (shape.options.window != 0) text += concat({" in a window of ", shape.options.window});
-    text += " is by ";
+    text += " is computed by ";
     if (by_engine) text += engine_->name();
-    else if (engine_) text += concat({"plait's own kernels, as ", engine_->name(), " ", why});
-    else if (options.attention == nullptr) text += "plait's own kernels, as the options say";
-    else text += "plait's own kernels, as plait::cudnn is not linked into the program";
+    else if (engine_) text += concat({"plait's own kernels, because ", engine_->name(), " ", why});
+    else if (options.attention == nullptr)
+      text += "plait's own kernels, because the options select them";
+    else text += "plait's own kernels, because plait::cudnn is not linked into the program";
     if (said_.insert(text).second) std::fprintf(stderr, "%s\n", text.c_str());
   }
 
   [[noreturn, gnu::cold]] void refuse_value() const {
     (void)cudaGetLastError();
-    throw cuda_error({place_text(place),
-                      "ops.run: the kernel waited for its stream or took memory while a step is "
-                      "recorded as a graph: an algorithm that returns a value to the host cannot "
-                      "be part of a recorded step; use cub::DeviceReduce into device memory"});
+    throw cuda_error(
+        {place_text(place),
+         "ops.run: the kernel waited for its stream or allocated memory while a step is recorded "
+         "as a graph: an algorithm that returns a value to the host cannot be part of a recorded "
+         "step; use cub::DeviceReduce into device memory"});
   }
 
   [[noreturn, gnu::cold]] void give_up(std::string const& what) const {

@@ -40,8 +40,8 @@ inline void check_driver(int driver, int runtime) {
          "); install the NVIDIA driver, give the container access to the GPU, or run the job on "
          "plait::threads{}"});
   if (driver / 1000 < runtime / 1000)
-    throw cuda_error({"cuda: the driver knows CUDA up to ", cuda_version_text(driver),
-                      ", the program was built with CUDA ", cuda_version_text(runtime),
+    throw cuda_error({"cuda: the driver supports CUDA up to ", cuda_version_text(driver),
+                      ", but the program was built with CUDA ", cuda_version_text(runtime),
                       "; update the driver or build with CUDA ", driver / 1000, ".x"});
 }
 
@@ -66,7 +66,7 @@ inline void check_device_count(int devices, int ranks, int first_device, bool sh
 inline void check_capability(int device, std::string const& name, int major, int minor) {
   if (major * 10 + minor >= least_capability) return;
   throw cuda_error({"cuda: GPU ", device, " (", name, ") has compute capability ", major, ".",
-                    minor, ", plait needs ", least_capability / 10, ".", least_capability % 10,
+                    minor, ", but plait needs ", least_capability / 10, ".", least_capability % 10,
                     " or newer; choose another GPU by CUDA_VISIBLE_DEVICES"});
 }
 
@@ -77,11 +77,12 @@ inline void check_nccl(int found, int built_with, int groups) {
   int const least = groups > 1 ? least_nccl_version_of_several : least_nccl_version;
   if (found >= least && found / 10000 == built_with / 10000) return;
   throw cuda_error({"cuda: this program runs with NCCL ", nccl_version_text(found),
-                    " and was built with ", nccl_version_text(built_with), "; it needs at least ",
-                    nccl_version_text(least), " of the same major version",
-                    (groups > 1 ? concat({", as a rank is in ", groups,
-                                          " groups, whose kernels an older one may launch in "
-                                          "different orders on different GPUs"})
+                    " and was built with ", nccl_version_text(built_with),
+                    "; plait needs at least ", nccl_version_text(least),
+                    " of the same major version",
+                    (groups > 1 ? concat({", because a rank is in ", groups,
+                                          " groups, and an older version may launch the kernels of "
+                                          "these groups in different orders on different GPUs"})
                                 : std::string{}),
                     "; correct the path of libnccl.so.2"});
 }

@@ -157,10 +157,10 @@ void attention(Launch launch, T const* qkv, T* out, accumulate_t<T>* log_sum, st
                            log_sum, detail::attention_extents{sequence, batch, heads, head_width});
 }
 
-/// Computes attention of any heads and mask, with the meaning of host_maths::attention_forward.
+/// Computes attention with any numbers of heads and any mask; see host_maths::attention_forward.
 ///
-/// Cost:   as above, but twice as much without the causal mask; with a window, about 4 * batch *
-///         heads * head_width * sequence * (window + 64) FLOPs.
+/// Cost: as for the function above, but twice as much without the causal mask; with a window, about
+///       4 * batch * heads * head_width * sequence * (window + 64) FLOPs.
 template <launcher Launch, class T>
 void attention(Launch launch, ext::attention_shape const& shape,
                ext::attention_operands<T const> const& in, T* out, accumulate_t<T>* log_sum) {

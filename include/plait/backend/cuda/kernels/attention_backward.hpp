@@ -71,7 +71,7 @@ __device__ __forceinline__ void keep_scores(A const (&scores)[Sizes::rows][Sizes
 
 }  // namespace detail
 
-// products[row] = the dot product of a's row and b's row of this index.
+// products[row] = the dot product of row `row` of a and row `row` of b.
 template <int V, class T>
 __global__ void row_products_kernel(T const* a, T const* b, accumulate_t<T>* products,
                                     std::size_t rows, std::size_t columns) {
@@ -263,7 +263,7 @@ void attention_backward(Launch launch, T const* qkv, T const* out, accumulate_t<
                                     detail::attention_extents{sequence, batch, heads, head_width});
 }
 
-/// Computes the gradient of attention with any heads and mask, with the meaning of
+/// Computes the gradient of attention with any numbers of heads and any mask; see
 /// host_maths::attention_backward. The gradients of a key-value head are sums over its query heads,
 /// in their order.
 template <launcher Launch, class T>

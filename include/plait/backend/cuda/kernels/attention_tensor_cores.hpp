@@ -23,7 +23,8 @@ inline constexpr int core_tile = 64;
 inline constexpr int core_threads = 256;
 inline constexpr int factor_stride = core_tile + 8;  // padded, to avoid bank conflicts
 inline constexpr int score_stride = core_tile + 4;
-inline constexpr int row_threads = core_threads / core_tile;  // threads of a row of scores
+inline constexpr int row_threads =
+    core_threads / core_tile;  // the number of threads that share a row of scores
 
 using core_factors = bfloat16[core_tile * factor_stride];
 using core_scores = float[core_tile * score_stride];

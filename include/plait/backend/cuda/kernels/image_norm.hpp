@@ -348,8 +348,8 @@ __global__ void given_statistics_kernel(T const* mean, T const* variance,
   });
 }
 
-/// Computes the statistics of a set for each channel from a given mean and variance, such as the
-/// running averages of batch norm.
+/// Computes for each channel the statistics that normalisation uses, mean and 1 / sqrt(variance +
+/// epsilon), from a given mean and variance, such as the running averages of batch norm.
 template <launcher Launch, class T>
 void given_statistics(Launch launch, T const* mean, T const* variance, accumulate_t<T>* statistics,
                       std::size_t channels, double epsilon) {

@@ -72,8 +72,8 @@ PLAIT_HOST_DEVICE constexpr T larger(T a, T b) {
 
 constexpr std::size_t divide_up(std::size_t a, std::size_t b) { return (a + b - 1) / b; }
 
-/// Returns the number of blocks for `work` items if a block does `per_block` items at a time. It
-/// has an upper limit; the loops of the kernels do the rest of the items.
+/// Returns the number of blocks for `work` items if a block does `per_block` items at a time. The
+/// number of blocks has an upper limit; if there are more items, the kernels process them in loops.
 constexpr unsigned blocks_for(std::size_t work, std::size_t per_block) {
   constexpr std::size_t most = std::size_t{1} << 20;
   return static_cast<unsigned>(smaller(divide_up(work, per_block), most));

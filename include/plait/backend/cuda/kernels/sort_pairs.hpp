@@ -29,7 +29,7 @@ namespace detail {
 template <launcher Launch>
 void sort_pairs(Launch launch, pairs_to_sort const& pairs, void* workspace, std::size_t& bytes);
 
-#if defined(__CUDACC__)  // a program that emulates a device defines its own
+#if defined(__CUDACC__)  // a program that emulates a device defines its own version
 template <launcher Launch>
 void sort_pairs(Launch launch, pairs_to_sort const& pairs, void* workspace, std::size_t& bytes) {
   launch.call("cub::DeviceRadixSort::SortPairs", [&](cudaStream_t stream) {

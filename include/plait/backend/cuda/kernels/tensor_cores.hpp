@@ -19,7 +19,7 @@ namespace plait::cuda_kernels {
 
 inline constexpr int core_side = 16;
 
-#if defined(__CUDACC__)  // a program that emulates a device defines its own
+#if defined(__CUDACC__)  // a program that emulates a device defines its own versions
 
 namespace detail {
 

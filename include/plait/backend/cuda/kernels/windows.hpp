@@ -16,8 +16,8 @@ using plait::ext::window_range;
 using plait::ext::window_shape;
 using plait::ext::windows_of_place;
 
-/// The windows that the patches contain: those that compute rows [first, first + count) of the
-/// output of `samples` images.
+/// The windows that the patches contain: the windows from which rows [first, first + count) of the
+/// output of `samples` images are computed.
 struct window_rows {
   std::size_t samples, first, count;
 };

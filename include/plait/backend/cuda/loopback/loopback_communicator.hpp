@@ -66,8 +66,8 @@ class loopback_communicator : public communicator_calls<loopback_communicator> {
   [[nodiscard]] int rank() const noexcept { return slot_.rank(); }
   [[nodiscard]] int size() const noexcept { return slot_.size(); }
 
-  /// \see communicator_calls. The sender of a message returns when the receiver has put the copy
-  /// into the receiver's stream.
+  /// The functions that the base class communicator_calls requires. The sender of a message returns
+  /// when the receiver has put the copy into the receiver's stream.
   void wait_for_all() { slot_.meet({.kind = collective::barrier}); }
   template <collective Kind, class T>
   void carry_out(detail::collective_call const& call, std::size_t tensor_bytes) {
@@ -105,7 +105,8 @@ class loopback_communicator : public communicator_calls<loopback_communicator> {
                   state_->place);
   }
 
-  // The members' buffers, as do_part() needs them; copies and sums go into this member's stream.
+  // The members' buffers, in the form that do_part() requires; copies and sums go into this
+  // member's stream.
   struct shared_buffers {
     loopback_communicator const& of;
 

@@ -128,8 +128,8 @@ class nccl_communicator : public communicator_calls<nccl_communicator> {
   [[nodiscard]] int rank() const noexcept { return rank_; }
   [[nodiscard]] int size() const noexcept { return static_cast<int>(members_.size()); }
 
-  /// \see communicator_calls. NCCL matches messages of two ranks by their order; a tag only appears
-  /// in the texts of errors.
+  /// The functions that the base class communicator_calls requires. NCCL matches messages of two
+  /// ranks by their order; a tag only appears in the texts of errors.
   void wait_for_all() {
     if (size() == 1) return;
     state_->require_no_capture("barrier() was called");

@@ -93,7 +93,7 @@ class nccl_link final : public stream_user {
         device_scope const scope(state_.place);
         settle(ncclCommFinalize(*comm_), "ncclCommFinalize");
         (void)ncclCommDestroy(std::exchange(*comm_, nullptr));
-      } catch (...) {  // leave() aborts it
+      } catch (...) {  // leave() aborts the communicator
       }
     leave();
   }
@@ -161,7 +161,7 @@ class nccl_link final : public stream_user {
     } catch (...) {
       state_.users.push_back(this);
       leave();
-      if (gpu_is_stuck) (void)comm_.release();  // NCCL may still write to it
+      if (gpu_is_stuck) (void)comm_.release();  // NCCL may still write to the communicator
       throw;
     }
     state_.users.push_back(this);

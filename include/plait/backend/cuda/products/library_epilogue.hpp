@@ -14,7 +14,7 @@
 namespace plait::detail {
 
 // An epilogue (a computation on the result of a product) in cuBLASLt's terms;
-// CUBLASLT_EPILOGUE_DEFAULT if the library has none that fits.
+// CUBLASLT_EPILOGUE_DEFAULT if the library has no suitable epilogue.
 struct library_epilogue {
   cublasLtEpilogue_t kind = CUBLASLT_EPILOGUE_DEFAULT;
   epilogue_operands operands{};

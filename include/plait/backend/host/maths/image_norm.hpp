@@ -17,8 +17,8 @@ using plait::ext::norm_shape;
 
 namespace detail {
 
-// Returns the sum of term(sample, channel) over the channels and samples of a set, without padding,
-// in their order.
+// Returns the sum of term(sample, channel) over the channels and samples of a set, in order and
+// without padding.
 template <class A, class Term>
 A sum_of_set(norm_shape const& of, std::size_t set, Term term) {
   std::size_t const first_sample = set / of.sets_across() * of.samples_together;
@@ -188,9 +188,9 @@ template <class A, class Sum>
 }
 
 // The functions below are for sets that have a channel of all samples of all ranks (synchronized
-// batch norm). `statistics` are first computed from the local samples. sums_of_sets, a sum over
-// ranks, squares_of_sets, a sum over ranks and whole_statistics then replace them by the statistics
-// over all ranks.
+// batch norm). `statistics` are first computed from the local samples. Five steps then replace them
+// by the statistics over all ranks: sums_of_sets, a sum over ranks, squares_of_sets, another sum
+// over ranks, and whole_statistics.
 
 /// Computes the sum of each set's elements on this rank, from the local mean.
 ///
@@ -256,8 +256,8 @@ template <class T, class A>
     }
 }
 
-/// Computes the statistics of each channel from a mean and a variance, such as the running averages
-/// of batch norm.
+/// Computes for each channel the statistics that normalisation uses, mean and 1 / sqrt(variance +
+/// epsilon), from a given mean and variance, such as the running averages of batch norm.
 ///
 /// Shapes: mean, variance (channels); statistics (channels, 2)
 template <class T, class A>
@@ -270,7 +270,7 @@ void given_statistics(T const* mean, T const* variance, A* statistics, std::size
 }
 
 /// Adds the gradient of add_to_maps with respect to the bias to `sums`: for each channel the sum of
-/// dy over the samples, in their order, and the elements of the map.
+/// dy over all samples (in order) and all elements of the map.
 ///
 /// Shapes: dy (samples, channels, map); sums (channels)
 template <class T, class Sum>

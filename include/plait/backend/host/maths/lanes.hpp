@@ -28,7 +28,7 @@ PLAIT_IN_LOOPS void in_blocks(std::size_t n, Body body) {
   for (std::size_t i = 0; i < whole; i += lanes<T>)
     body(i, std::integral_constant<std::size_t, lanes<T>>{});
   for (std::size_t i = whole; i < n; ++i) {
-    // Keeps this loop scalar: vector code for the rest would take long to compile.
+    // Keeps this loop scalar: vector code for the remaining elements would take long to compile.
     asm volatile("");
     body(i, std::integral_constant<std::size_t, 1>{});
   }
@@ -40,7 +40,7 @@ namespace detail {
 // before vectorisation, after which the loop would stay scalar.
 template <std::size_t count, class To, class From>
 PLAIT_IN_LOOPS void convert_block(To* to, From from) {
-#if !defined(__CUDACC__)  // nvcc's front end does not know it
+#if !defined(__CUDACC__)  // nvcc's front end does not know this pragma
 #pragma GCC unroll 1
 #endif
   for (std::size_t l = 0; l < count; ++l) to[l] = static_cast<To>(from[l]);

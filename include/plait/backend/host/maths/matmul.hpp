@@ -70,7 +70,7 @@ inline void multiply_panels(std::size_t depth, T const* a, T const* b, T* sums) 
     vector b0, b1;
     std::memcpy(&b0, b, sizeof b0);
     std::memcpy(&b1, b + tile::columns / 2, sizeof b1);
-#if !defined(__CUDACC__)  // nvcc's front end does not know it
+#if !defined(__CUDACC__)  // nvcc's front end does not know this pragma
 #pragma GCC unroll 6
 #endif
     for (std::size_t i = 0; i < tile::rows; ++i) {
