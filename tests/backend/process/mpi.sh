@@ -124,7 +124,7 @@ wrong_starts() {
   # The launcher ends the others of a rank that has finalised MPI and failed, perhaps before they say it.
   says "[12]" "^trained: mpi: MPI was finalised while a job runs"
   PMI_SIZE=2 OMPI_COMM_WORLD_SIZE=2 timeout 250 "$trained" mpi dp2 ranked >out 2>err </dev/null
-  says 1 "the program was built with another MPI than this mpirun"
+  says 1 "the program was built with another MPI library than this mpirun"
   job 2 env TRAINED_RANK=0 "$trained" mpi dp2 ranked && complain "two ranks 0 by .ranks are no error"
   says 1 "^trained: mpi: .ranks has the rank 0 of 2, but this process is rank 1 of 2 in MPI, whose numbers are used"
   # The rank numbers of MPI's own launcher must be the ranks of MPI, except for a guest. MPICH

@@ -38,7 +38,8 @@ TEST(MpiLauncher, SaysWhatMpiSays) {
 TEST(MpiLauncher, OfAnotherMpi) {
   auto const words = [](std::string const& name) {
     return "mpi: MPI says that this process is alone, and " + name +
-           " says that the launcher started 2 of them: the program was built with another MPI "
+           " says that the launcher started 2 processes: the program was built with another MPI "
+           "library "
            "than this mpirun";
   };
   expect_words(refusal(mpi_name::mpich, 0, 1, {{"OMPI_COMM_WORLD_SIZE", "2"}}),

@@ -90,7 +90,7 @@ struct cuda {
     run_ranks(world, [&](int rank) {
       try {
         of_rank(rank);
-      } catch (job_ended const&) {  // every rank throws it, when its part is done
+      } catch (job_ended const&) {  // each rank throws job_ended at the end of its own work
         end(rank);
         throw;
       } catch (...) {

@@ -59,9 +59,9 @@ class gloo_mesh final : public ::gloo::Context {
   std::shared_ptr<watched_context> watched_;
 };
 
-/// Ignores SIGPIPE while it exists, unless the program has set a handler: Gloo may write to a
-/// connection that the other end has closed, and the signal would end the process. All engines of a
-/// process share one object.
+/// A guard that ignores SIGPIPE while the guard exists, unless the program has set a handler: Gloo
+/// may write to a connection that the other end has closed, and the signal would end the process.
+/// All engines of a process share one object.
 class ignored_sigpipe {
  public:
   static std::shared_ptr<ignored_sigpipe> shared();
@@ -77,8 +77,8 @@ class ignored_sigpipe {
   bool is_ours_ = false;
 };
 
-/// The connections of one thread of this process to all other processes, and whether one of them
-/// has failed. The engine and the groups of that thread share it.
+/// The connections of one thread of this process to all other processes, with flags for failed
+/// calls. The engine and the groups of that thread share this object.
 struct gloo_connections {
   gloo_connections(gloo_interface way, gloo_identity of, int own_rank, int processes,
                    std::chrono::milliseconds limit, std::chrono::milliseconds left);

@@ -59,7 +59,7 @@ PLAIT_DECL void gloo_pair::handle(int events) {
   try {
     base::handleEvents(events);
   } catch (std::exception const& problem) {
-    // If try_to_lock fails, another thread closes the connection and waits for this one.
+    // If try_to_lock fails, another thread is closing the connection and waits for this thread.
     std::unique_lock const lock(m_, std::try_to_lock);
     if (!lock || ex_ != nullptr || state_ != CONNECTED) return;
     signalException(concat({"bytes have arrived that are not Gloo's: ", problem.what()}));

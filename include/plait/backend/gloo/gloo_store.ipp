@@ -74,7 +74,7 @@ PLAIT_DECL bool gloo_folder::is_usable() const {
   struct stat found{};
   if (::lstat(path_.c_str(), &found) != 0) {
     if (errno == ENOENT) return false;
-    name_.fail("cannot be looked for", errno);
+    name_.fail("cannot be accessed", errno);
   }
   if (!S_ISDIR(found.st_mode))
     name_.refuse(concat(

@@ -57,7 +57,7 @@ class gloo_watch {
   /// longer than later; see signal_patience.
   void forget_waits();
 
-  /// Registers, while it exists, the buffer for which the calling thread waits.
+  /// A guard that registers the buffer for which the calling thread waits while the guard exists.
   class waiting {
    public:
     /// `sentinel`: a pending receive on the same connection that no message ever matches; it fails

@@ -36,7 +36,7 @@ struct alignas(64) thread_member {
 
   std::array<collective_call, 2> calls;
   alignas(64) std::array<std::array<std::byte, few_bytes>, 2> given;
-  // Calls of meet() so far; this and `arrivals` are used only by the member.
+  // Number of calls of meet() so far. Only this member uses this number and `arrivals`.
   std::uint64_t barriers = 0;
   // Value of the group's counter `arrivals` at which this member may continue.
   std::uint64_t arrivals = 0;

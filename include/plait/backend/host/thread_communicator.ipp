@@ -24,7 +24,7 @@ PLAIT_DECL detail::barrier_slot thread_communicator::join(thread_world& world, i
                        ranks_in_braces(group.members), ", not as ", ranks_in_braces(members)});
   auto const place = std::find(members.begin(), members.end(), world_rank);
   if (place == members.end())
-    throw input_error({who, "it is not a member of ", ranks_in_braces(members)});
+    throw input_error({who, "the rank is not a member of ", ranks_in_braces(members)});
   return {world.room_, group, static_cast<int>(place - members.begin())};
 }
 

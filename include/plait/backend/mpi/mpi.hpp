@@ -41,10 +41,10 @@ class mpi_library {
   mpi_library& operator=(mpi_library const&) = delete;
   /// Finalises MPI if plait has started it; MPI_Finalize waits for the other ranks. After a failed
   /// call of MPI, no further call is allowed, so MPI_Finalize is not called, and the launcher sees
-  /// that the process has ended without it. The other ranks may have work left after the job, so
-  /// the wait may take as long as the longest time-out. After an error of the program it takes at
-  /// most 2 s, in which the other ranks may report the same error; then the process is ended, and
-  /// the launcher ends the others.
+  /// that the process has ended without MPI_Finalize. The other ranks may have work left after the
+  /// job, so the wait may take as long as the longest time-out. After an error of the program it
+  /// takes at most 2 s, in which the other ranks may report the same error; then the process is
+  /// ended, and the launcher ends the others.
   ~mpi_library();
 
   /// Returns the only object of this process. It exists until the process ends, since MPI cannot be

@@ -43,8 +43,8 @@ PLAIT_DECL void check_mpi_launcher(process_ranks const& here, mpi_name library,
   if (here.world_size == 1 && number(size, 1) > 1)
     throw input_error({std::string("mpi: MPI says that this process is alone, and "), size,
                        " says that the launcher started ", number(size, 1),
-                       " of them: the program was built with another MPI than this mpirun; "
-                       "start it by the launcher of its own library"});
+                       " processes: the program was built with another MPI library than this "
+                       "mpirun; start the program by the launcher of its own MPI library"});
   if (!has_own) {
     if (here.world_size == 1) check_other_launchers(variable);
     return;
@@ -54,7 +54,7 @@ PLAIT_DECL void check_mpi_launcher(process_ranks const& here, mpi_name library,
       throw input_error({"mpi: ", name, "=", said,
                          " in the environment, and MPI_COMM_WORLD has the ", what, " ", is,
                          ": something has changed the variable, or the launcher belongs to another "
-                         "MPI; start the program by the launcher of its own library"});
+                         "MPI library; start the program by the launcher of its own MPI library"});
   };
   compare(own.world_size, "size", here.world_size);
   compare(own.rank, "rank", here.rank);

@@ -97,9 +97,9 @@ class process_group {
   /// received.
   virtual void send(void const* data, std::size_t bytes, int to) = 0;
   virtual void receive(void* data, std::size_t bytes, int from) = 0;
-  /// Begins to send a message and returns a handle of it, its place. The memory must not be used
-  /// until wait_for_posted(place, peer) has returned. Posted messages and messages of send() arrive
-  /// in one common order.
+  /// Begins to send a message and returns a handle of the message, called its place. The memory
+  /// must not be used until wait_for_posted(place, peer) has returned. Posted messages and messages
+  /// of send() arrive in one common order.
   virtual std::size_t post_send(void const* data, std::size_t bytes, int to) = 0;
   virtual std::size_t post_receive(void* data, std::size_t bytes, int from) = 0;
   virtual void wait_for_posted(std::size_t place, int other) = 0;

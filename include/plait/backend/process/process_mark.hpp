@@ -42,8 +42,8 @@ struct process_mark {
 
   static std::string first_word(std::string const& path);
   static std::string link(char const* path);
-  // Returns field `index` after the program's name of `all`, the text of /proc/PID/stat; the name
-  // may contain blanks.
+  // Returns a field of `all`, the text of /proc/PID/stat: field number `index` after the program's
+  // name, which may contain blanks.
   static std::string field_of_stat(std::string const& all, int index);
 };
 

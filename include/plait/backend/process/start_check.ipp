@@ -118,7 +118,7 @@ PLAIT_DECL start_rendezvous meet_at_start(process_group& world, int processes,
   for (int rank = 1; rank < processes; ++rank)
     if (auto const found = all[0].difference(all[std::size_t(rank)], rank); !found.empty())
       return {concat({"processes: the ranks have different settings: ", found,
-                      "; start all by one command, with one program and the same options"}),
+                      "; start all ranks by one command, with one program and the same options"}),
               {}};
   auto const found = std::ranges::find(all, 1, &shown_terms::is_one_thread);
   return {"", hosts_of(all), found == all.end() ? -1 : static_cast<int>(found - all.begin())};

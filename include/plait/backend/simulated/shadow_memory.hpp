@@ -40,7 +40,7 @@ class shadow_memory {
 
   // The result of a check of an access: the fault, if any, and the bytes [begin, end) that have it.
   // `on`, `number` and `wrote` identify the earlier access to these bytes; `number` is 0 if the
-  // accessing operation knows that it has ended.
+  // accessing operation knows that the earlier access has ended.
   struct finding {
     state what = state::fine;
     address begin = 0, end = 0;

@@ -55,7 +55,7 @@ class simulated_world {
   void run(int rank, Program&& program) {
     try {
       std::forward<Program>(program)();
-    } catch (job_ended const&) {  // every rank throws it at the end of its own work
+    } catch (job_ended const&) {  // each rank throws job_ended at the end of its own work
       std::scoped_lock const lock{mutex_};
       keep_first_failure(rank);
       finish(rank);

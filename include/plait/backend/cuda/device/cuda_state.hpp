@@ -32,7 +32,7 @@
 
 namespace plait::detail {
 
-// A communicator, as seen by the device when it waits or aborts.
+// The functions of a communicator that the device calls when the device waits or aborts.
 class stream_user {
  public:
   virtual void check() = 0;                 // throws the communicator's error, if any

@@ -7,8 +7,8 @@
 
 namespace plait::ext {
 
-/// Makes a device the current device of the calling thread while it exists, and then restores the
-/// previous one.
+/// A guard that makes a device the current device of the calling thread; its destructor restores
+/// the previous device.
 class device_scope {
  public:
   explicit device_scope(cuda_place at) : device_(at.device) {
