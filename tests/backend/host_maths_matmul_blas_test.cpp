@@ -110,7 +110,8 @@ TEST_F(MatmulBlasCode, OfAnOldProcessorIsReplacedAndThreadsStayAsMany) {
 TEST_F(MatmulBlasCode, ThatIsWrongIsNotKept) {
   openblas.may_be_in_use = [] { return false; };
   openblas.is_right = [] { return false; };
-  EXPECT_NE(choose_openblas_code(openblas, features).find("products of that code are wrong here"),
+  EXPECT_NE(choose_openblas_code(openblas, features)
+                .find("the faster code computes wrong products on this processor"),
             std::string::npos);
   EXPECT_STREQ(openblas.code(), "Prescott");
 }

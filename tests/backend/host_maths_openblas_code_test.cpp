@@ -131,11 +131,10 @@ TEST_F(OpenblasCodeChoice, SaysWhatToSetWhereTheLibraryLacksAFunction) {
   for (bool const lacks_first : {false, true}) {
     auto with = functions();
     (lacks_first ? with.forget_code : with.choose_code) = nullptr;
-    EXPECT_EQ(
-        choose_openblas_code(with, avx2),
-        "plait: OpenBLAS runs its code for Prescott on a processor that could run its faster "
-        "code for Haswell; this OpenBLAS cannot be told to change it while a program runs: set "
-        "OPENBLAS_CORETYPE=Haswell before the program starts");
+    EXPECT_EQ(choose_openblas_code(with, avx2),
+              "plait: OpenBLAS runs its code for Prescott on a processor that could run its faster "
+              "code for Haswell; this OpenBLAS cannot change its code while a program runs: set "
+              "OPENBLAS_CORETYPE=Haswell before the program starts");
     EXPECT_STREQ(library.code, "Prescott");
   }
 }
@@ -143,11 +142,10 @@ TEST_F(OpenblasCodeChoice, SaysWhatToSetWhereTheLibraryLacksAFunction) {
 TEST_F(OpenblasCodeChoice, TouchesNothingThatOtherThreadsMayUse) {
   auto const with = functions();
   library.is_in_use = true;
-  EXPECT_NE(
-      choose_openblas_code(with, avx512)
-          .find("other threads of the program may be using it, so plait cannot change it: set "
-                "OPENBLAS_CORETYPE=SkylakeX"),
-      std::string::npos);
+  EXPECT_NE(choose_openblas_code(with, avx512)
+                .find("other threads of the program may be using OpenBLAS, so plait cannot change "
+                      "its code: set OPENBLAS_CORETYPE=SkylakeX"),
+            std::string::npos);
   EXPECT_TRUE(library.chosen.empty());
 }
 
@@ -156,7 +154,8 @@ TEST_F(OpenblasCodeChoice, GoesBackWhereTheNewerCodeIsWrongAndSaysSo) {
   library.is_right = false;
   EXPECT_EQ(choose_openblas_code(with, avx512),
             "plait: OpenBLAS runs its code for Prescott on a processor that could run its faster "
-            "code for SkylakeX; products of that code are wrong here, so the older code runs");
+            "code for SkylakeX; the faster code computes wrong products on this processor, so "
+            "plait keeps the older code");
   EXPECT_EQ(library.chosen, (std::vector<std::string>{"SkylakeX", "Prescott"}));
   EXPECT_EQ(std::getenv(variable), nullptr);
 }

@@ -244,19 +244,20 @@ TEST(ProcessRanks, OfTheFirstLauncherWithAllVariables) {
 
 TEST(ProcessRanks, OfSlurmComeFromSrunOnly) {
   auto const words = [](std::string const& variables) {
-    return "you are not under srun: " + variables +
-           " belong to a batch script or to a shell of salloc, which runs once however many "
-           "tasks the job has; start the program by srun in there, or by mpirun or torchrun";
+    return "this process was not started by srun: " + variables +
+           " belong to a batch script or to a shell of salloc, which runs only once, even if the "
+           "job has several tasks; start the program there by srun, mpirun or torchrun";
   };
   EXPECT_EQ(of_sbatch.refusal(), words("SLURM_JOB_ID='200505' without SLURM_STEP_ID"));
   EXPECT_EQ(of_salloc.refusal(), words("SLURM_JOB_ID='1731344' without SLURM_STEP_ID"));
   EXPECT_EQ(of_interactive_step.refusal(),
             words("SLURM_JOB_ID='1731344' and SLURM_STEP_ID='4294967290'"));
   for (char const* const batch_step : {"4294967291", "-5", "x", ""})
-    expect_words(of_srun.with("SLURM_STEP_ID", batch_step).refusal(), "you are not under srun");
+    expect_words(of_srun.with("SLURM_STEP_ID", batch_step).refusal(),
+                 "this process was not started by srun");
   // PMIx of an interactive step sets a rank, too.
   expect_words(environment{{{"PMIX_RANK", "0"}}}.in(of_interactive_step).refusal(),
-               "you are not under srun");
+               "this process was not started by srun");
   // A job that was submitted from within a step of one task has that step's variables.
   expect_words(
       environment{{{"SLURM_STEP_ID", "0"}, {"SLURM_STEP_NUM_TASKS", "1"}}}.in(of_sbatch).refusal(),
@@ -297,8 +298,8 @@ TEST(ProcessRanks, SensibleNumbersOnly) {
   expect_words(with("2147483648", "4"), "RANK='2147483648'");
   expect_words(with("\x1b[2J1", "4"), "RANK='\\x1b[2J1'");
   EXPECT_EQ((environment{{{"RANK", "0"}}}.refusal()),
-            "the environment has RANK but no WORLD_SIZE, which torchrun sets with it; set it, or "
-            "PLAIT_RANK, PLAIT_WORLD_SIZE and PLAIT_LOCAL_RANK");
+            "the environment has RANK but no WORLD_SIZE, which torchrun sets together with it; set "
+            "this variable, too, or set PLAIT_RANK, PLAIT_WORLD_SIZE and PLAIT_LOCAL_RANK");
   EXPECT_EQ(environment{}.refusal(),
             "the environment does not say which rank this process is; start the program by "
             "plait's scripts/launch, torchrun, mpirun or srun, or set PLAIT_RANK, PLAIT_WORLD_SIZE "

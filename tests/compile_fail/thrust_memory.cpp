@@ -2,7 +2,7 @@
 // libs: thrust
 // expect: thrust_scratch(view): the view is read-only; pass the view of a scratch slot
 // expect: thrust_scratch.take<T>(count): no constructor runs in scratch memory
-// expect: thrust_policy(queue): the queue belongs to a GPU, and Thrust was told to use the
+// expect: thrust_policy(queue): the queue belongs to a GPU, but Thrust is configured for the
 // processor
 #define THRUST_DEVICE_SYSTEM THRUST_DEVICE_SYSTEM_CPP
 #include "plait/backend/cuda/thrust.hpp"

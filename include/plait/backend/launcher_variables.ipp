@@ -35,11 +35,11 @@ PLAIT_DECL bool slurm_step::is_of_srun() const {
 PLAIT_DECL void slurm_step::refuse() const {
   bool const has_step = variable_("SLURM_STEP_ID") != nullptr;
   throw input_error(
-      {"you are not under srun: SLURM_JOB_ID=", in_quotes(text_of("SLURM_JOB_ID")),
+      {"this process was not started by srun: SLURM_JOB_ID=", in_quotes(text_of("SLURM_JOB_ID")),
        (has_step ? concat({" and SLURM_STEP_ID=", in_quotes(text_of("SLURM_STEP_ID"))})
                  : std::string(" without SLURM_STEP_ID")),
-       " belong to a batch script or to a shell of salloc, which runs once however many tasks "
-       "the job has; start the program by srun in there, or by mpirun or torchrun"});
+       " belong to a batch script or to a shell of salloc, which runs only once, even if the job "
+       "has several tasks; start the program there by srun, mpirun or torchrun"});
 }
 
 PLAIT_DECL void slurm_step::check() const {

@@ -52,7 +52,7 @@ PLAIT_DECL process_ranks launcher_reader::read() {
 PLAIT_DECL int launcher_reader::number(char const* name) {
   if (!has(name))
     throw input_error({"the environment has ", of_.rank, " but no ", name, ", which ", of_.name,
-                       " sets with it; set it, or PLAIT_RANK, ",
+                       " sets together with it; set this variable, too, or set PLAIT_RANK, ",
                        "PLAIT_WORLD_SIZE and PLAIT_LOCAL_RANK"});
   add(used_, name, ", ");
   return environment_number(name, variable_(name));

@@ -289,7 +289,8 @@ PLAIT_DECL membership_terms elastic_run::times() const {
 PLAIT_DECL job_keys::terms elastic_run::job_terms_now() const {
   if (options_.engine == nullptr)
     throw input_error(
-        "elastic: there is no engine; write elastic{.engine = plait::gloo()}, with its header");
+        "elastic: there is no engine; write elastic{.engine = plait::gloo()}, and include the "
+        "engine's header");
   auto const [min, max] = bounds();
   auto const token = hash().add(options_.token).value();
   return {

@@ -231,7 +231,7 @@ TEST(CudaDevice, AnOperationThatReturnsAValueCannotBeRecorded) {
     device.replay(graph, body);  // the first step is not recorded
     expect_text(message_of<plait::cuda_error>([&] { device.replay(graph, body); }),
                 "an algorithm that returns a value to the host cannot be part of a recorded step; "
-                "use cub::DeviceReduce into device memory");
+                "write the value to device memory, for example by cub::DeviceReduce");
     EXPECT_EQ(x.get().front(), 2);  // the device is unchanged and still records
     for (int i = 0; i < 3; ++i)
       device.replay(other, [&] { queue.add(x.data(), ones.data(), x.data(), 1); });

@@ -138,7 +138,7 @@ place RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=2
 says err "$nowhere"
 what="a batch script of Slurm"
 place SLURM_JOB_ID=7 SLURM_PROCID=0 SLURM_LOCALID=0 SLURM_NODEID=0 SLURM_NTASKS=64
-says err "you are not under srun: SLURM_JOB_ID='7' without SLURM_STEP_ID belong to a batch script"
+says err "this process was not started by srun: SLURM_JOB_ID='7' without SLURM_STEP_ID belong to a batch script"
 nothing_left
 
 if ((failures > 0)); then

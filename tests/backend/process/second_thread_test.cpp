@@ -428,7 +428,7 @@ TEST(ConcurrentStreams, AnEngineForOneThreadOnAnyRankMakesAllTakeTurnsAndRank0Sa
     });
     EXPECT_EQ(errors, std::vector<std::string>(2));
     auto const why = which == 0 ? std::string("this engine is told to serve one thread")
-                                : std::string("the engine of process 1 serves one thread");
+                                : std::string("the engine of process 1 serves only one thread");
     EXPECT_EQ(
         ::testing::internal::GetCapturedStderr(),
         "plait: processes: " + why + "; calls over batch axes and computations run in turn\n");

@@ -183,7 +183,7 @@ auto policy_of([[maybe_unused]] Queue const& queue, [[maybe_unused]] thrust_scra
     return stream_policy<Queue>(queue, memory);
 #else
     static_assert(!std::is_same_v<Queue, Queue>,
-                  "thrust_policy(queue): the queue belongs to a GPU, and Thrust was told to use "
+                  "thrust_policy(queue): the queue belongs to a GPU, but Thrust is configured for "
                   "the processor; compile this file by nvcc, without THRUST_DEVICE_SYSTEM");
 #endif
   } else {

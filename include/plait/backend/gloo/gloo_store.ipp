@@ -18,8 +18,9 @@ PLAIT_DECL std::string gloo_folder::name() const {
 }
 
 PLAIT_DECL std::string gloo_folder::what_to_check() const {
-  return of_one_start_ ? "have all ranks the same TMPDIR? Or choose a path by PLAIT_RENDEZVOUS"
-                       : "do all ranks see this path (PLAIT_RENDEZVOUS)?";
+  return of_one_start_
+             ? "do all ranks have the same TMPDIR? If not, choose a path by PLAIT_RENDEZVOUS"
+             : "do all ranks see this path (PLAIT_RENDEZVOUS)?";
 }
 
 PLAIT_DECL void gloo_folder::make() {

@@ -37,8 +37,8 @@ PLAIT_DECL void process_places::check(mesh const& grid, axis_set local) const {
   for (axis const which : all_axes)
     if (auto const text = crossing(grid, which); local.contains(which) && !text.empty())
       throw input_error({text,
-                         "; start as many processes on each host as a whole number of these "
-                         "groups has, or leave .require_local out"});
+                         "; start a multiple of the size of these groups as processes on each "
+                         "host, or leave .require_local out"});
   if (auto const text = crossing(grid, grid.model_axis()); rank_ == 0 && !text.empty())
     std::fprintf(stderr,
                  "plait: %s; the values that they exchange in each layer go over the network\n",

@@ -113,7 +113,7 @@ PLAIT_DECL ext::process_ranks processes::place_in(ext::process_engine& with,
 
 PLAIT_DECL void processes::say_in_turn(std::string const& why_here, int process) {
   auto const why = why_here.empty()
-                       ? ext::concat({"the engine of process ", process, " serves one thread"})
+                       ? ext::concat({"the engine of process ", process, " serves only one thread"})
                        : why_here;
   std::fprintf(stderr, "plait: processes: %s; calls over batch axes and computations run in turn\n",
                why.c_str());

@@ -45,10 +45,10 @@ class rendezvous_file {
     while (!is_there()) {
       check();
       if (std::chrono::steady_clock::now() > end)
-        name().refuse(
-            concat({"has not appeared within ",
-                    std::chrono::duration_cast<std::chrono::seconds>(timeout).count(),
-                    " s; rank 0 writes it: is that process running, and do all see this path?"}));
+        name().refuse(concat({"has not appeared within ",
+                              std::chrono::duration_cast<std::chrono::seconds>(timeout).count(),
+                              " s; rank 0 writes it: is that process running, and do all processes "
+                              "see this path?"}));
       std::this_thread::sleep_for(std::chrono::milliseconds{10});
     }
     return checked(detail::open_file(path_, kind, detail::open_file::links::refused), size);

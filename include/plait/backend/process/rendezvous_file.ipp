@@ -59,8 +59,8 @@ PLAIT_DECL std::vector<std::byte> rendezvous_file::checked(detail::open_file con
                 "; delete the file that was left, or choose another path by PLAIT_RENDEZVOUS"}));
   }
   if (file.size() - begin.size() != size)
-    file.name().refuse(concat(
-        {"has ", file.size() - begin.size(), " bytes, not ", size, "; it is not of this job"}));
+    file.name().refuse(concat({"has ", file.size() - begin.size(), " bytes, not ", size,
+                               "; it was not written for this job"}));
   auto const bytes = std::as_bytes(std::span(found)).subspan(begin.size(), size);
   return {bytes.begin(), bytes.end()};
 }

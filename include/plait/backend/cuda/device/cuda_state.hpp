@@ -297,7 +297,7 @@ class cuda_state {
         {place_text(place),
          "ops.run: the kernel waited for its stream or allocated memory while a step is recorded "
          "as a graph: an algorithm that returns a value to the host cannot be part of a recorded "
-         "step; use cub::DeviceReduce into device memory"});
+         "step; write the value to device memory, for example by cub::DeviceReduce"});
   }
 
   [[noreturn, gnu::cold]] void give_up(std::string const& what) const {

@@ -39,8 +39,8 @@ class cuda_products {
   void run(operation::matmul, in<A> a, in<A> b, matrix<C> c, transposes lie,
            bool accumulate) const {
     static_assert(std::is_same_v<A, C> || (std::is_same_v<A, bfloat16> && std::is_same_v<C, float>),
-                  "matmul on a CUDA device: the result must have the type of the operands, or be "
-                  "float where they are bfloat16");
+                  "matmul on a CUDA device: the result must have the type of the operands, or "
+                  "float if the operands are bfloat16");
     std::size_t const m = c.rows, n = c.columns, k = inner_of(a, lie);
     if (m == 0 || n == 0) return;
     device_scope const scope(state_->place);

@@ -89,10 +89,10 @@ struct openblas_functions {
   if (*newer == '\0') return "";
   char const *why = nullptr, *set = newer, *end = " before the program starts";
   if (openblas.forget_code == nullptr || openblas.choose_code == nullptr) {
-    why = "this OpenBLAS cannot be told to change it while a program runs: set OPENBLAS_CORETYPE=";
+    why = "this OpenBLAS cannot change its code while a program runs: set OPENBLAS_CORETYPE=";
   } else if (openblas.may_be_in_use()) {
     why =
-        "other threads of the program may be using it, so plait cannot change it: set "
+        "other threads of the program may be using OpenBLAS, so plait cannot change its code: set "
         "OPENBLAS_CORETYPE=";
   } else {
     auto const choose = [&](char const* code) {
@@ -108,7 +108,8 @@ struct openblas_functions {
     if (is_newer && openblas.is_right()) return "";
     choose(first);
     if (!is_newer) return "";
-    why = "products of that code are wrong here, so the older code runs";
+    why =
+        "the faster code computes wrong products on this processor, so plait keeps the older code";
     set = end = "";
   }
   return concat({"plait: OpenBLAS runs its code for ", first,
