@@ -12,7 +12,8 @@ namespace plait::ext {
 /// The position of this rank's block of an activation, of shape (positions, batch, columns), in the
 /// whole activation. Dropout draws random numbers by global index, so that they do not depend on
 /// how the activation is divided among ranks. An element's global index is (sample *
-/// sequence_global + position) * width_global + column, all three global.
+/// sequence_global + position) * width_global + column, where sample, position and column are
+/// indices in the whole activation.
 struct dropout_block {
   /// Number of samples in the block; row r is position r / batch_local.
   std::size_t batch_local = 1;

@@ -56,8 +56,8 @@ struct element_operand {
   std::size_t count = 0;  ///< number of elements
   std::size_t columns = 0;
   std::size_t first_column = 0;
-  std::size_t shared_by =
-      1;  ///< number of consecutive rows of the block for which one row of the view is read
+  /// Number of consecutive rows of the block for which one row of the view is read
+  std::size_t shared_by = 1;
 
   [[nodiscard]] PLAIT_IN_LOOPS PLAIT_HOST_DEVICE element_row<T> row(std::size_t of_block) const {
     return {data + of_block / shared_by * columns, first_column};

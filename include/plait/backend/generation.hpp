@@ -56,9 +56,9 @@ class generation {
   [[nodiscard]] virtual bool is_last() const = 0;
   /// Ends the job by an exception with the reason. `step` is the last completed step.
   [[noreturn]] virtual void end_job(std::int64_t step) = 0;
-  /// Returns if the other ranks still count this rank as a member; otherwise throws. A trainer
-  /// calls it before each update. `parts`: ranks have voted for a change, so this update is the
-  /// last one of the generation in any case.
+  /// Throws unless the other ranks still count this rank as a member. A trainer calls it before
+  /// each update. `parts`: ranks have voted for a change, so this update is the last one of the
+  /// generation in any case.
   ///
   /// Errors: generation_ended.
   virtual void require_membership(bool parts) = 0;

@@ -151,7 +151,7 @@ class membership {
   /// Forms the next generation from the members that have joined.
   [[nodiscard]] action form(membership_view const& view, time now);
 
-  /// Removes the member that is blamed most often from `staying`.
+  /// Removes from `staying` the member that is blamed most often.
   void leave_out(membership_view const& view, std::vector<replica_candidate>& staying) const;
 
   /// Proposes a generation if this member is the oldest that has joined; otherwise waits for a

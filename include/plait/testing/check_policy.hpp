@@ -35,7 +35,7 @@ namespace plait::testing {
 /// axis.
 struct policy_options {
   int data_ranks = 2;    ///< size of the axis whose size is known only at launch
-  int microbatches = 0;  ///< 0: as many as there are stages
+  int microbatches = 0;  ///< 0: as many microbatches as stages
   double clip = 0.1;     ///< limit of the gradient norm; above 0, so that norms are compared
   /// The largest allowed difference of losses and parameters, relative to the largest of each.
   double tolerance = 1e-10;

@@ -29,8 +29,8 @@ namespace plait::testing::detail {
 // The failures that the ranks of this process have found. Each process has a separate object.
 class communicator_findings {
  public:
-  static constexpr int most_alike =
-      2;  // the most failures of one law that one rank reports in full
+  // The most failures of one law that one rank reports in full.
+  static constexpr int most_alike = 2;
 
   // `law`: a text that is equal for similar failures.
   void add(int world_rank, std::string const& law, std::string const& text);

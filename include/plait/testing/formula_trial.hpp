@@ -267,13 +267,13 @@ tried_formula as_tried() {
   return {as_table(Facts::table), functions_of_table<Facts>()};
 }
 
-/// A variable of a formula that ranks cut in a trial.
+/// The cut of one variable of a formula among ranks, and the result of the trial of this cut.
 struct tried_cut {
   int variable = values_of_form::nothing;
   bool is_listed = false;    ///< the rules of formula/forms.hpp let ranks cut it
   std::vector<int> ranks{};  ///< the numbers of ranks of the trial; empty: none divides it
-  double distance =
-      0;  ///< the largest difference between results of a listed form and results on one rank
+  /// The largest difference between the results of a listed form and the results on one rank.
+  double distance = 0;
   bool works_anyway = false;  ///< the rules refuse it, but the numbers are right
 
   formula::refusal why = formula::refusal::none;  ///< the reason for a refusal

@@ -289,7 +289,7 @@ class layer_checker {
   [[nodiscard]] check_report const& report() const { return report_; }
 
  private:
-  /// The index of the form with whose results other forms are compared.
+  /// The index of the reference form, with whose results the results of other forms are compared.
   static constexpr std::size_t reference = [] {
     for (std::size_t i = 0; i < form_choices<L>.size(); ++i)
       if (form_choices<L>[i].pin == name("whole")) return i;

@@ -38,8 +38,8 @@ namespace plait {
 /// many ranks can be tested with a single GPU.
 /// Threads: rank 0 runs in the calling thread, whose current device is restored afterwards.
 struct cuda {
-  /// The size of the data axis if the policy leaves it to the launch. With 0 it is the policy's
-  /// number, or 1; with `all_processors` it is the size that uses all GPUs.
+  /// The size of the data axis if the policy leaves it to the launch. 0 selects the policy's
+  /// number, or 1 if the policy has none; `all_processors` selects the size that uses all GPUs.
   int data_ranks = 0;
   bool share_one_gpu = false;
   /// The GPU of rank 0; the other ranks use the following GPUs.

@@ -33,8 +33,9 @@ namespace plait {
 ///          afterwards: restoring the first GPU would allocate memory on that GPU for every process
 ///          of the machine.
 struct cuda_process {
-  /// The size of the data axis if the policy leaves it to the launch. With 0 it is the policy's
-  /// number, or 1; with `all_processors` it is the size that uses all processes that were started.
+  /// The size of the data axis if the policy leaves it to the launch. 0 selects the policy's
+  /// number, or 1 if the policy has none; `all_processors` selects the size that uses all processes
+  /// that were started.
   int data_ranks = 0;
   /// The rank of this process; if empty, it is read from the launcher's environment variables.
   std::optional<ext::process_ranks> ranks{};

@@ -122,7 +122,8 @@ class watched_buffer final : public ::gloo::transport::UnboundBuffer {
     {
       auto* const sentinel = other < 0 ? nullptr : sentinels_[std::size_t(other)].get();
       gloo_watch::waiting const now(watch_, *inner_, sentinel, way, timeout);
-      if (of(std::chrono::hours{24 * 365})) return true;  // no limit: the watch ends the wait
+      if (of(std::chrono::hours{24 * 365}))
+        return true;  // practically no limit, because the watch ends the wait
     }
     // The message may be complete although the connection has broken.
     try {

@@ -153,8 +153,8 @@ class cuda_queue : public cuda_products<cuda_queue>, public queue_calls<cuda_que
     try {
       call_kernel(kernel, *this, views...);
     } catch (std::exception const&) {
-      state_->require_capture_goes_on(
-          on_);  // a library may report an invalid recording as another error
+      // A library may report an invalid recording as another error.
+      state_->require_capture_goes_on(on_);
       throw;
     }
     state_->require_capture_goes_on(on_);

@@ -51,7 +51,7 @@ __global__ __launch_bounds__(detail::tile_threads, Sizes::blocks) void attention
   }
   auto const keys = detail::keys_of_tile(extents, first_query, tile);
   for (std::size_t first_key = keys.first; first_key <= keys.last; first_key += tile) {
-    __syncthreads();  // all threads have used the previous values
+    __syncthreads();  // waits until all threads have used the previous values
     fetch(memory.keys_or_values, extents.key(in, place), extents.key_stride(in), first_key);
     __syncthreads();
     typename Sizes::scores scores{};
@@ -86,7 +86,7 @@ __global__ __launch_bounds__(detail::tile_threads, Sizes::blocks) void attention
       PLAIT_UNROLL
       for (int c = 0; c < Sizes::columns; ++c) sums[i][c] *= correction;
     }
-    __syncthreads();  // all threads have used the keys
+    __syncthreads();  // waits until all threads have used the keys
     fetch(memory.keys_or_values, extents.value(in, place), extents.key_stride(in), first_key);
     __syncthreads();
     detail::multiply_scores<Sizes>(memory.scores, memory.keys_or_values, sums);

@@ -121,7 +121,7 @@ __global__ __launch_bounds__(
   typename Sizes::row_sums dq{};
   auto const keys = detail::keys_of_tile(extents, first_query, tile);
   for (std::size_t first_key = keys.first; first_key <= keys.last; first_key += tile) {
-    __syncthreads();  // all threads have used the previous keys and scores
+    __syncthreads();  // waits until all threads have used the previous keys and scores
     fetch(memory.keys, extents.key(in, place), extents.key_stride(in), first_key);
     fetch(memory.values, extents.value(in, place), extents.key_stride(in), first_key);
     __syncthreads();
@@ -159,7 +159,7 @@ __launch_bounds__(detail::tile_threads, Sizes::blocks) void attention_backward_k
   for (unsigned member = 0; member < extents.group(); ++member, extents.advance(place)) {
     for (std::size_t first_query = ext::first_query_of(extents.mask(), first_key);
          detail::is_seen_from(extents, first_query, first_key, tile); first_query += tile) {
-      __syncthreads();  // all threads have used the previous queries and scores
+      __syncthreads();  // waits until all threads have used the previous queries and scores
       fetch(memory.queries, extents.query(in, place), extents.query_stride(in), first_query);
       fetch(memory.douts, extents.out(dout, place), extents.out_stride(), first_query);
       __syncthreads();
@@ -169,7 +169,7 @@ __launch_bounds__(detail::tile_threads, Sizes::blocks) void attention_backward_k
       detail::keep_scores<Sizes>(probabilities, memory.scores);
       __syncthreads();
       detail::multiply_transposed_scores<Sizes>(memory.scores, memory.douts, dv);
-      __syncthreads();  // all threads have used the probabilities
+      __syncthreads();  // waits until all threads have used the probabilities
       detail::keep_scores<Sizes>(dscores, memory.scores);
       __syncthreads();
       detail::multiply_transposed_scores<Sizes>(memory.scores, memory.queries, dk);

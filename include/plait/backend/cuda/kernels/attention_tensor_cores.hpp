@@ -23,8 +23,8 @@ inline constexpr int core_tile = 64;
 inline constexpr int core_threads = 256;
 inline constexpr int factor_stride = core_tile + 8;  // padded, to avoid bank conflicts
 inline constexpr int score_stride = core_tile + 4;
-inline constexpr int row_threads =
-    core_threads / core_tile;  // the number of threads that share a row of scores
+// The number of threads that share a row of scores.
+inline constexpr int row_threads = core_threads / core_tile;
 
 using core_factors = bfloat16[core_tile * factor_stride];
 using core_scores = float[core_tile * score_stride];
@@ -196,7 +196,7 @@ __global__ __launch_bounds__(core_threads, 3) void attention_core_kernel(
 
   core_sums sums;
   for (std::size_t first_key = keys.first; first_key <= keys.last; first_key += core_tile) {
-    __syncthreads();  // all threads have used the previous values and probabilities
+    __syncthreads();  // waits until all threads have used the previous values and probabilities
     fetch(memory.keys, extents.key(in, place), extents.key_stride(in), first_key);
     fetch(memory.values, extents.value(in, place), extents.key_stride(in), first_key);
     __syncthreads();
@@ -263,7 +263,7 @@ __global__ __launch_bounds__(core_threads, 2) void attention_backward_queries_co
   core_sums dq;
   auto const keys = keys_of_tile(extents, first_query, core_tile);
   for (std::size_t first_key = keys.first; first_key <= keys.last; first_key += core_tile) {
-    __syncthreads();  // all threads have used the previous keys and scores
+    __syncthreads();  // waits until all threads have used the previous keys and scores
     fetch(memory.keys, extents.key(in, place), extents.key_stride(in), first_key);
     fetch(memory.values, extents.value(in, place), extents.key_stride(in), first_key);
     __syncthreads();
@@ -296,7 +296,7 @@ __global__ __launch_bounds__(core_threads, 2) void attention_backward_keys_core_
   for (unsigned member = 0; member < extents.group(); ++member, extents.advance(place)) {
     for (auto first_query = static_cast<position>(ext::first_query_of(extents.mask(), first_key));
          is_seen_from(extents, first_query, first_key, core_tile); first_query += core_tile) {
-      __syncthreads();  // all threads have used the previous queries and scores
+      __syncthreads();  // waits until all threads have used the previous queries and scores
       fetch(memory.queries, extents.query(in, place), extents.query_stride(in), first_query);
       fetch(memory.douts, extents.out(dout, place), extents.out_stride(), first_query);
       __syncthreads();

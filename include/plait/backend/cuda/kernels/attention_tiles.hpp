@@ -205,8 +205,8 @@ struct attention_sizes {
   static constexpr int row_stride = Width + pack;  // padded, to avoid bank conflicts
   static constexpr int score_stride = Tile + pack;
   static constexpr int rows = Tile / tile_side;  // number of rows of each thread
-  static constexpr int columns =
-      Width / tile_side;  // number of columns of each thread, in tiles of values
+  // The number of columns of each thread, in tiles of values.
+  static constexpr int columns = Width / tile_side;
   static constexpr int columns_of_pack = pack < columns ? pack : columns;
   static constexpr int packs = columns / columns_of_pack;
   /// The number of blocks for which a multiprocessor has enough registers without spilling.

@@ -26,7 +26,7 @@ struct warp_sums {
 template <class A>
 __device__ __forceinline__ A block_sum(A value) {
   auto& memory = shared_memory<warp_sums<A>>();
-  __syncthreads();  // all threads have read the previous sum
+  __syncthreads();  // waits until all threads have read the previous sum
   return block_reduce(value, memory.of, [](A a, A b) { return a + b; });
 }
 

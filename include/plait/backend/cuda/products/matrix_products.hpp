@@ -55,7 +55,7 @@ struct matrix_product {
   }
 
   // Lowers the alignment of c to the alignment of `added`, the matrix that is added instead of c,
-  // unless it is null.
+  // unless `added` is null.
   void align_to(void const* added) {
     if (added != nullptr) alignment[2] = std::min(alignment[2], alignment_of(added));
   }

@@ -116,7 +116,7 @@ void attention_forward(ext::attention_shape const& shape,
         T const* const k = in.k + of_key + seen.first * k_stride;
         T const* const v = in.v + of_key + seen.first * k_stride;
         matmul<A>(no, yes, queries, keys, head_width, scale, q + first * q_stride, q_stride, k,
-                  k_stride, 0, scratch, keys);  // (queries, keys)
+                  k_stride, 0, scratch, keys);  // result (queries, keys)
         for (std::size_t i = 0; i < queries; ++i) {
           A* const scores = scratch + i * keys;
           auto const part = blocks.template part_of<A>(first + i, seen);
@@ -125,7 +125,7 @@ void attention_forward(ext::attention_shape const& shape,
           host_maths::scale(1 / sum, scores, scores, part.count);
         }
         matmul<A>(no, no, queries, head_width, keys, 1, scratch, keys, v, k_stride, 0,
-                  o + first * o_stride, o_stride);  // (queries, head_width)
+                  o + first * o_stride, o_stride);  // result (queries, head_width)
       }
     }
   }
@@ -209,11 +209,11 @@ void attention_backward(ext::attention_shape const& shape,
                       [=](std::size_t key) PLAIT_INLINED { return p[key] * (ds[key] - average); });
         }
         matmul<A>(no, no, queries, head_width, keys, scale, dscores, keys, k, k_stride, 0, dq,
-                  q_stride);  // (queries, head_width)
+                  q_stride);  // result (queries, head_width)
         matmul<A>(yes, no, keys, head_width, queries, scale, dscores, keys, q, q_stride, keep, dk,
-                  k_stride);  // (keys, head_width)
+                  k_stride);  // result (keys, head_width)
         matmul<A>(yes, no, keys, head_width, queries, 1, probabilities, keys, d_o, o_stride, keep,
-                  dv, k_stride);  // (keys, head_width)
+                  dv, k_stride);  // result (keys, head_width)
       }
     }
   }
