@@ -33,8 +33,8 @@ struct launcher_variables {
 inline constexpr std::size_t srun_launcher = 4;
 
 // The launchers, in the order in which they are searched. If one launcher has started another, for
-// example srun has started torchrun, the variables of the inner one are valid, so batch systems are
-// last.
+// example srun has started torchrun, the variables of the inner launcher are valid. Batch systems
+// are therefore last.
 inline constexpr std::array<launcher_variables, srun_launcher + 1> launchers{
     {{"plait's launcher",
       "PLAIT_RANK",

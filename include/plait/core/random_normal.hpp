@@ -132,7 +132,7 @@ struct normal_lanes {
     step(tail, square, 0x1.5555555555555p-6);
     tail *= square * q;
     round(tail);
-    // K times the first 44 bits of -2 log 2, which is exact.
+    // The product of k and the first 44 bits of -2 log 2 is exact.
     real const whole = k * -0x1.62e42fefa3a00p+0;
     real rest = k * 0x1.0ca86c3898d00p-48;
     round(rest);

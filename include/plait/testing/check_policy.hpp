@@ -44,7 +44,8 @@ struct policy_options {
 namespace detail {
 
 inline constexpr std::size_t checked_width = 24, checked_length = 12;
-inline constexpr std::size_t checked_vocabulary = 264;  // 256 of them are tokens
+// The number of rows of the table, of which 256 are tokens.
+inline constexpr std::size_t checked_vocabulary = 264;
 inline constexpr int checked_steps = 3;
 
 /// A model of features, with a gate of two branches and a loss over classes.

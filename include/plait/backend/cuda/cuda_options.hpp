@@ -60,7 +60,7 @@ struct cuda_options {
 
 namespace detail {
 
-/// Errors: input_error if an option is not in its range.
+/// Throws input_error if an option is not in its range.
 [[gnu::cold]] inline void require_ranges(cuda_options const& options) {
   require_range("cuda_options::timeout", options.timeout, number_ranges::above_0);
   require_range("cuda_options::staging_bytes", static_cast<double>(options.staging_bytes),

@@ -60,7 +60,7 @@ class gloo_challenge {
   /// Returns the answer to the question of `member`; nullopt if `question` is not a valid question.
   [[nodiscard]] std::optional<std::string> answer(std::string_view question, int member) const;
   /// Returns the rank of the member that wrote `answer`; nullopt if the answer is not valid or its
-  /// writer is not a member that connects to this one.
+  /// writer is not a member that connects to this member.
   [[nodiscard]] std::optional<int> who(std::string_view question, std::string_view answer) const;
   /// Returns the proof that this member sends to `member`, from which it has received `answer`.
   [[nodiscard]] std::string proof(std::string_view question, std::string_view answer,

@@ -50,7 +50,7 @@ PLAIT_DECL std::optional<std::string> gloo_folder::get(std::string const& key) {
     return out;
   } catch (input_error const&) {
     if (is_there()) throw;
-    return std::nullopt;  // another process has removed it
+    return std::nullopt;  // another process has removed the file
   }
 }
 

@@ -101,7 +101,7 @@ PLAIT_DECL bool thread_messages::rest() noexcept {
       mine.channel->count = 0;
     }
     while (thread_barrier::count_of(mine.channel->state.load()) % 2 != 0)
-      std::this_thread::yield();  // while the peer copies the message
+      std::this_thread::yield();  // waits while the peer copies the message
   }
   return true;
 }

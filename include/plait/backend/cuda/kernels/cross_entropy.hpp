@@ -386,7 +386,7 @@ __global__ __launch_bounds__(row_threads, row_blocks<T>) void cross_entropy_with
     auto const seen = detail::statistics_of_row<V, Target, row_threads>(row, valid_columns, memory);
     if (threadIdx.x == 0)
       seen.store_terms(row, targets[r], valid_columns, terms + Target::terms * r);
-    __syncthreads();  // `to` may be `row`, and thread 0 has just read the row
+    __syncthreads();  // waits for thread 0, which has just read `row`: `to` may be `row`
     A const of_row = static_cast<A>(weights == nullptr ? of_all : of_all * weights[r]);
     detail::store_gradient_of_row<V, row_threads>(
         row, to, detail::local_class(targets[r], 0, valid_columns), of_row, seen.max, seen.sum,

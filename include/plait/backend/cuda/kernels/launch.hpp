@@ -160,8 +160,8 @@ __device__ __forceinline__ T warp_sum(T value) {
 }
 
 /// Combines the values of all threads of a block, which consists of whole warps; all threads get
-/// the result. `of_warp` is shared memory with one element for each warp. If the block uses this
-/// memory before or after the call, it needs a barrier in between.
+/// the result. `of_warp` is shared memory with one element for each warp. If the block also uses
+/// this memory before or after the call, a barrier must separate the two uses.
 template <class T, class Join>
 __device__ __forceinline__ T block_reduce(T value, T* of_warp, Join join) {
   value = warp_reduce(value, join);

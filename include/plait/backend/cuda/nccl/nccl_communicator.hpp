@@ -45,7 +45,8 @@ constexpr ncclDataType_t nccl_type() {
 
 /// The NCCL communicators of a rank's channels. They are destroyed in the order in which they were
 /// created, because both ends must take part in destroying a communicator. Each rank creates at
-/// most one in each round of channels_of_stages, so that the orders of all ranks agree.
+/// most one communicator in each round of channels_of_stages, so that all ranks have the same
+/// order.
 class nccl_channels {
  public:
   nccl_channels() = default;

@@ -48,7 +48,7 @@ struct matrix_product {
 
   // Returns the greatest power of two up to 16 that divides an address. No kernel needs a larger
   // alignment, and the choice of a kernel, which affects the last bits of results, should not
-  // depend on more.
+  // depend on larger powers.
   static unsigned alignment_of(void const* data) {
     auto const address = reinterpret_cast<std::uintptr_t>(data) | 16u;
     return static_cast<unsigned>(address & (~address + 1));

@@ -34,7 +34,7 @@ struct processor_features {
 namespace detail {
 
 // Returns 0 for kernels older than AVX2, 1 for kernels made for AVX2, and 2 for kernels made for
-// AVX-512 or unknown kernels, which are kept.
+// AVX-512. Unknown kernels also give 2, so that plait keeps them.
 [[nodiscard]] [[gnu::cold]] inline int age_of_openblas_code(char const* code) {
   constexpr char const* old =
       " Katmai Coppermine Northwood Prescott Banias Atom Core2 Penryn Dunnington Nehalem Athlon "
