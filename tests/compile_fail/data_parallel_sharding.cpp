@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: data_parallel<Ranks, Options...>: an argument is not an option; write zero<1>
+// first: data_parallel<Ranks, Options...>: an argument is not an option; the options are unsharded
 #include "plait/policy/data_parallel.hpp"
 
 #ifdef PLAIT_EXPECT_FAIL

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: data_parallel<Ranks, Options...>: two options say the size of buckets
+// first: data_parallel<Ranks, Options...>: two options set the size of buckets
 #include "plait/policy/policies.hpp"
 
 #ifdef PLAIT_EXPECT_FAIL

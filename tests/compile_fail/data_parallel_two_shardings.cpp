@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: data_parallel<Ranks, Options...>: two options say how state is cut
+// first: data_parallel<Ranks, Options...>: two options set how state is cut
 #include "plait/policy/policies.hpp"
 
 #ifdef PLAIT_EXPECT_FAIL

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: hybrid<Policies...>: two policies of one kind
+// first: hybrid<Policies...>: two policies have the same role, but a mesh has at most one axis of
 // first: hybrid<Policies...>: two policies are along model axes
 #include <type_traits>
 

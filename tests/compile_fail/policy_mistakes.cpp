@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Policies without a meaning.
 // first: this policy says what ranks do but not along which axis
-// first: this policy gives its ranks samples of their own but would never sum
-// first: this policy is along a context or expert axis and has no forms
-// first: this policy lets forms cut on an axis that is not a model axis
+// first: this policy gives each rank its own samples, but nothing would sum the ranks' gradients;
+// first: this policy is along a context or expert axis but declares no `forms`
+// first: this policy declares `forms`, the dimensions that layers may cut, but its axis is not a
 // first: this policy places samples wrongly
-// first: this policy names an axis but not its ranks
+// first: this policy names an axis but not its number of ranks
 #include <type_traits>
 
 #include "plait/policy/policies.hpp"

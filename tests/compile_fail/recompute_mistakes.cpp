@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Uses of recompute without a meaning.
-// first: hybrid<Policies...>: recompute is written more than once; write one
+// first: hybrid<Policies...>: recompute appears more than once; write it once, as recompute<What
 // first: units::first<Count>: Count is less than 1, so that nothing would be recomputed
-// first: units::on_stages<Stages...>: write the numbers of stages, from 0 on
-// first: recompute<What, Where>: Where does not say which units are meant; write
+// first: units::on_stages<Stages...>: the list is empty or has a negative number; write the numbers
+// first: recompute<What, Where>: Where does not choose units; write plait::units::everywhere,
 // first: recompute<What, Where, Others>: the units of Where recompute no more than the others
 #include "plait/policy/policies.hpp"
 

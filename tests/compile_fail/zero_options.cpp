@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Levels of zero that exclude other options.
-// first: data_parallel<Ranks, zero<2 or 3>, buckets<at_end>>: gradients are summed
-// first: data_parallel<Ranks, within<Neighbours>>: Neighbours does not divide Ranks
-// first: data_parallel<Ranks, Options...>: two options say how many neighbours share
+// first: data_parallel<Ranks, zero<2 or 3>, buckets<at_end>>: these levels sum gradients
+// first: data_parallel<Ranks, within<Neighbours>>: Ranks is not a multiple of Neighbours
+// first: data_parallel<Ranks, Options...>: two options set how many neighbouring ranks share the
 // first: within<Ranks>: Ranks is less than 1
-// first: this policy's ranks hold blocks of parameters or of gradients, and its optimizers own all
+// first: this policy's ranks hold blocks of parameters or of gradients, but each rank's optimizer
 #include "plait/policy/policies.hpp"
 
 using namespace plait;

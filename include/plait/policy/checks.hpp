@@ -37,7 +37,7 @@ concept has_near_miss =
     says_form_for_forms<P> || says_slice_for_slices<P> || says_schedule_for_schedule_type<P> ||
     says_cut_for_cuts<P>;
 
-/// Returns the parameter rule of a policy; the default rule if the policy has none.
+/// Returns the parameter rule of a policy, or the default rule if the policy declares none.
 template <class P>
 constexpr parameter_rule rule_of() {
   if constexpr (requires { P::parameters; }) return P::parameters;
@@ -49,8 +49,8 @@ constexpr placement samples_along() {
   else return invariant;
 }
 
-/// Refuses misspelt members of a policy, which would be ignored. Compilers print the template
-/// argument Policy.
+/// Fails to compile if a policy has a misspelt member, because plait would ignore this member.
+/// Compilers print the template argument Policy.
 template <class Policy>
 consteval void check_policy_names() {
   static_assert(!says_rank_for_ranks<Policy>,
@@ -92,13 +92,13 @@ consteval void check_policy_ranks() {
         { Policy::along } -> std::convertible_to<axis>;
         { Policy::ranks } -> std::convertible_to<int>;
       },
-      "this policy names an axis but not its ranks; write `static constexpr int ranks = N;` and "
-      "`static constexpr plait::axis along = ...;`");
+      "this policy names an axis but not its number of ranks; write `static constexpr int ranks = "
+      "N;` and `static constexpr plait::axis along = ...;`");
   if constexpr (requires { Policy::ranks; }) {
     constexpr bool may_wait = batch_axes.contains(Policy::along);
     static_assert(Policy::ranks >= 1 || (may_wait && Policy::ranks == at_launch),
-                  "this policy has no ranks; write `ranks` of at least 1, or at_launch on a data "
-                  "or replica axis");
+                  "this policy has fewer than 1 rank; set `ranks` to at least 1, or, on a data or "
+                  "replica axis, to at_launch");
   }
 }
 
@@ -108,13 +108,13 @@ consteval void check_policy_rules() {
   constexpr bool has_samples = batch_axes.contains(along);
   constexpr parameter_rule rule = rule_of<Policy>();
   static_assert((samples_along<Policy>() == shard<dim::batch>) == has_samples,
-                "this policy places samples wrongly: on a data or replica axis each rank has "
-                "samples of its own, write `static constexpr plait::placement samples = "
+                "this policy places samples wrongly: on a data or replica axis each rank has its "
+                "own samples, so write `static constexpr plait::placement samples = "
                 "plait::shard<plait::dim::batch>;`; on the other axes leave `samples` out");
   static_assert(
       !has_samples || rule.summed == partial || rule.summed == shard<dim::elements>,
-      "this policy gives its ranks samples of their own but would never sum their gradients; write "
-      "`static constexpr plait::ext::parameter_rule parameters{.summed = plait::partial};`");
+      "this policy gives each rank its own samples, but nothing would sum the ranks' gradients; "
+      "write `static constexpr plait::ext::parameter_rule parameters{.summed = plait::partial};`");
   static_assert(rule.kept == invariant || rule.kept == shard<dim::elements>,
                 "this policy keeps parameters neither whole on each rank nor as blocks of their "
                 "elements; leave `.kept` out, or write .kept = plait::shard<plait::dim::elements>");
@@ -122,29 +122,31 @@ consteval void check_policy_rules() {
                 "this policy's optimizers own neither all parameters nor a block of their "
                 "elements; leave `.owned` out, or write .owned = "
                 "plait::shard<plait::dim::elements>");
-  static_assert(rule.owned == shard<dim::elements> ||
-                    (rule.kept == invariant && rule.summed != shard<dim::elements>),
-                "this policy's ranks hold blocks of parameters or of gradients, and its optimizers "
-                "own all of them; write .owned = plait::shard<plait::dim::elements>, too");
+  static_assert(
+      rule.owned == shard<dim::elements> ||
+          (rule.kept == invariant && rule.summed != shard<dim::elements>),
+      "this policy's ranks hold blocks of parameters or of gradients, but each rank's optimizer "
+      "owns all of them; also write .owned = plait::shard<plait::dim::elements>");
   static_assert(transition_between(rule.summed, rule.owned).allowed() &&
                     transition_between(rule.owned, rule.kept).allowed(),
-                "this policy's parameters cannot go from `summed` to `owned` and from there to "
-                "`kept`: the table of transitions lacks a row; write .summed = plait::partial");
+                "this policy's gradients cannot change from `summed` to `owned`, or its parameters "
+                "from `owned` to `kept`, because the table of transitions has no such row; write "
+                ".summed = plait::partial");
   static_assert(has_samples || rule == parameter_rule{},
-                "this policy places parameters on an axis where forms or stages decide; leave "
-                "`parameters` out");
-  static_assert(
-      (along != axis::context && along != axis::expert) || requires { Policy::forms; },
-      "this policy is along a context or expert axis and has no forms, so all ranks would do the "
-      "same work; write `static constexpr plait::ext::form_cuts forms{...};`, or another role");
+                "this policy declares `parameters` on an axis along which forms or stages place "
+                "the parameters; leave `parameters` out");
+  static_assert((along != axis::context && along != axis::expert) || requires { Policy::forms; },
+                "this policy is along a context or expert axis but declares no `forms`, so all "
+                "ranks would do the same work; write `static constexpr plait::ext::form_cuts "
+                "forms{...};`, or declare another role in `along`");
   static_assert(
       model_axes.contains(along) || !requires { Policy::forms; },
-      "this policy lets forms cut on an axis that is not a model axis; write `along = "
-      "plait::axis::tensor`, or leave `forms` out");
+      "this policy declares `forms`, the dimensions that layers may cut, but its axis is not a "
+      "model axis; write `along = plait::axis::tensor`, or leave `forms` out");
 }
 
-/// True for a policy without contradictions; otherwise it fails to compile. It is a variable and
-/// not a function, so that g++ does not print the functions that lead to it.
+/// True for a policy without contradictions; any other policy fails to compile. This is a variable
+/// and not a function so that the messages of g++ do not contain the functions that lead to it.
 template <class P>
 inline constexpr bool is_sound_policy = [] {
   if constexpr (has_near_miss<P>) {

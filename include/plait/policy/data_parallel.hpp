@@ -10,14 +10,15 @@
 
 namespace plait::ext {
 
-/// The kinds of state that are cut into blocks over data ranks, as an option of a policy: a type
-/// with `parameters`, the parameter rule for the data axis.
+/// An option of data_parallel that selects the kinds of state to cut into blocks, one for each data
+/// rank. It is a type with the member `parameters`, the parameter rule for the data axis.
 template <class S>
 concept data_sharding = requires {
   { S::parameters } -> std::convertible_to<parameter_rule>;
 };
 
-/// The least size of buckets, as an option of a policy: a type with `bucket_bytes`.
+/// An option of data_parallel that sets the least size of buckets. It is a type with the member
+/// `bucket_bytes`.
 template <class S>
 concept bucket_size = requires {
   { S::bucket_bytes } -> std::convertible_to<std::size_t>;
@@ -50,8 +51,8 @@ struct unsharded {
 ///         3mn, since both passes gather, except that a backward begins with the parameters that
 ///         the forward has gathered last. With `precision<bfloat16, float>` gathered parameters
 ///         take half the bytes.
-/// Memory: zero<2> and zero<3> need memory for two buckets of gradients in addition, zero<3> for
-///         two buckets of parameters.
+/// Memory: zero<2> and zero<3> need additional memory for two buckets of gradients, and zero<3>
+///         also for two buckets of parameters.
 /// Source: Rajbhandari, Rasley, Ruwase, He, "ZeRO: memory optimizations toward training trillion
 ///         parameter models", SC 2020: P_os, P_os+g, P_os+g+p.
 ///
@@ -60,10 +61,10 @@ struct unsharded {
 ///     };
 template <int Level>
 struct zero {
-  static_assert(
-      Level >= 1 && Level <= 3,
-      "zero<Level>: Level must be 1 (the optimizer's state is cut), 2 (gradients, too) or 3 "
-      "(parameters, too); write zero<1>, zero<2> or zero<3>, or data_parallel<Ranks> for none");
+  static_assert(Level >= 1 && Level <= 3,
+                "zero<Level>: Level must be 1 (the optimizer's state is cut), 2 (gradients, too) "
+                "or 3 (parameters, too); write zero<1>, zero<2> or zero<3>, or "
+                "data_parallel<Ranks> to cut nothing");
   static constexpr ext::parameter_rule parameters{
       .kept = Level >= 3 ? shard<dim::elements> : invariant,
       .summed = Level >= 2 ? shard<dim::elements> : partial,
@@ -119,14 +120,14 @@ struct buckets<at_end> {
 
 namespace plait {
 
-/// Cuts the parameters and gradients that `zero<Level>` cuts over groups of `Ranks` neighbouring
-/// data ranks, as hybrid sharding in FSDP does. N data ranks form N / Ranks groups, and each group
-/// together holds all parameters and gradients. Unlike in FSDP, the state of the optimizer is cut
-/// over all N ranks.
+/// Makes `zero<Level>` cut parameters and gradients only within groups of `Ranks` neighbouring data
+/// ranks, in the same way as hybrid sharding in FSDP. N data ranks form N / Ranks groups, and the
+/// ranks of a group together hold all parameters and gradients. Unlike in FSDP, the state of the
+/// optimizer is cut over all N ranks.
 ///
 /// Moves: among the ranks of a group, whose links are fast, the bytes of zero<Level>. Between the R
-///        = N / Ranks groups, once a step, the sums of the gradients, of which each rank sends its
-///        block: 2(B/Ranks)(R-1)/R bytes for B bytes of parameters.
+///        = N / Ranks groups, each rank sends its block of the summed gradients once a step:
+///        2(B/Ranks)(R-1)/R bytes for B bytes of parameters.
 ///
 /// Example (tests/reference/names_in_use_test.cpp within):
 ///     struct of_two_nodes
@@ -135,8 +136,8 @@ namespace plait {
 template <int Ranks>
 struct within {
   static_assert(Ranks >= 1,
-                "within<Ranks>: Ranks is less than 1; write how many neighbours share the state "
-                "that is cut, such as the devices of one machine");
+                "within<Ranks>: Ranks is less than 1; set it to the number of neighbouring ranks "
+                "that share the cut state, such as the devices of one machine");
   static constexpr int neighbours = Ranks;
 };
 
@@ -191,8 +192,8 @@ struct data_axis {
   static constexpr ext::parameter_rule parameters = Sharding::parameters;
   static constexpr std::size_t bucket_bytes = Buckets::bucket_bytes;
 };
-/// The axis of groups, of data_parallel with `within`: all groups have the same parameters, and sum
-/// their gradients once a step.
+/// The axis of the groups of ranks in a data_parallel policy with `within`: all groups have the
+/// same parameters, and sum their gradients once a step.
 template <int Ranks, class Sharding>
 struct groups_of_neighbours {
   using concept_tag = ext::policy_tag;
@@ -205,8 +206,8 @@ struct groups_of_neighbours {
 template <int Ranks, int Neighbours, class Sharding, class Buckets>
 struct grouped_data_axis {
   static_assert(Ranks == at_launch || Ranks % Neighbours == 0,
-                "data_parallel<Ranks, within<Neighbours>>: Neighbours does not divide Ranks; write "
-                "a multiple of it for Ranks");
+                "data_parallel<Ranks, within<Neighbours>>: Ranks is not a multiple of Neighbours; "
+                "write a multiple of Neighbours for Ranks");
   using concept_tag = ext::policy_tag;
   using policies = ext::policy_list<
       groups_of_neighbours<Ranks == at_launch ? at_launch : Ranks / Neighbours, Sharding>,
@@ -227,7 +228,8 @@ namespace plait {
 /// `buckets<...>`.
 ///
 /// Moves: one all_reduce of the gradients per step, 2N(p-1)/p bytes for N bytes of parameters,
-///        bucket by bucket while the backward runs; see zero for the bytes of its levels.
+///        bucket by bucket while the backward runs; see `zero` for the bytes that zero<Level>
+///        sends.
 ///
 /// Example (tests/reference/names_in_use_test.cpp data_parallel):
 ///     struct two_ranks : plait::parallel<objective, plait::data_parallel<2>> {};
@@ -242,26 +244,27 @@ struct data_parallel
           typename detail::option_or<detail::is_bucket_size, buckets<ext::usual_bucket_bytes>,
                                      Options...>::type> {
   static_assert(Ranks >= 1 || Ranks == at_launch,
-                "data_parallel<Ranks>: Ranks is less than 1; write the number of ranks, or nothing "
-                "to choose it at launch");
-  static_assert((detail::is_data_option<Options> && ...),
-                "data_parallel<Ranks, Options...>: an argument is not an option; write zero<1> or "
-                "unsharded, and buckets<4_MiB> or buckets<at_end>");
+                "data_parallel<Ranks>: Ranks is less than 1; write the number of ranks, or "
+                "data_parallel<> to choose it at launch");
+  static_assert(
+      (detail::is_data_option<Options> && ...),
+      "data_parallel<Ranks, Options...>: an argument is not an option; the options are unsharded "
+      "or zero<Level>, within<Neighbours>, and buckets<4_MiB> or buckets<at_end>");
   static_assert((0 + ... + int(ext::data_sharding<Options>)) <= 1,
-                "data_parallel<Ranks, Options...>: two options say how state is cut; write zero<1> "
-                "or unsharded, once");
+                "data_parallel<Ranks, Options...>: two options set how state is cut; write one of "
+                "unsharded and zero<Level>, once");
   static_assert((0 + ... + int(ext::bucket_size<Options>)) <= 1,
-                "data_parallel<Ranks, Options...>: two options say the size of buckets; write "
+                "data_parallel<Ranks, Options...>: two options set the size of buckets; write "
                 "buckets<...> once");
   static_assert((0 + ... + int(detail::is_neighbourhood<Options>)) <= 1,
-                "data_parallel<Ranks, Options...>: two options say how many neighbours share the "
-                "state that is cut; write within<...> once");
+                "data_parallel<Ranks, Options...>: two options set how many neighbouring ranks "
+                "share the cut state; write within<...> once");
   /// True if an option sets the size of buckets.
   static constexpr bool says_buckets = (ext::bucket_size<Options> || ...);
   static_assert(!(detail::is_at_end<Options> || ...) || !(detail::sums_blocks<Options> || ...),
-                "data_parallel<Ranks, zero<2 or 3>, buckets<at_end>>: gradients are summed, and "
-                "parameters gathered, bucket by bucket, and at_end makes one bucket of all; write "
-                "buckets<4_MiB>, or leave buckets out");
+                "data_parallel<Ranks, zero<2 or 3>, buckets<at_end>>: these levels sum gradients, "
+                "and zero<3> gathers parameters, bucket by bucket, but at_end puts everything into "
+                "one bucket; write buckets<4_MiB>, or leave buckets out");
 };
 
 }  // namespace plait

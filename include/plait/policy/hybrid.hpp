@@ -17,7 +17,7 @@ namespace plait {
 namespace detail {
 
 // True if a policy, or a policy within a hybrid, sets the size of buckets. The next constant is
-// true if a policy has slices.
+// true if a policy declares `slices`.
 template <class P>
 inline constexpr bool writes_buckets = false;
 template <class P>
@@ -45,16 +45,16 @@ template <class... Policies>
 struct hybrid {
   static_assert((ext::policy<Policies> && ...),
                 "hybrid<Policies...>: an argument is not a policy; write data_parallel<N>, "
-                "tensor_parallel<N> or pipeline<N>, or give a type of your own `using concept_tag "
-                "= plait::ext::policy_tag;`");
+                "tensor_parallel<N> or pipeline<N>, or declare `using concept_tag = "
+                "plait::ext::policy_tag;` in a policy type of your own");
   static_assert(
       !(detail::writes_buckets<Policies> || ...) || !(detail::has_slices<Policies> || ...),
       "hybrid<Policies...>: data_parallel<..., buckets<...>> is combined with "
       "reproducible<Slices>, whose sums are complete only after the last slice; leave buckets out");
   static constexpr int recompute_count = (detail::recompute_count<Policies> + ... + 0);
   static_assert(recompute_count <= 1,
-                "hybrid<Policies...>: recompute is written more than once; write one, "
-                "recompute<What, Where, Others> where units differ");
+                "hybrid<Policies...>: recompute appears more than once; write it once, as "
+                "recompute<What, Where, Others> if units recompute different values");
   using concept_tag = ext::policy_tag;
   using policies = ext::policy_list<Policies...>;
   static constexpr bool says_buckets = (detail::writes_buckets<Policies> || ...);
@@ -145,9 +145,10 @@ struct composed_traits<policy_list<Policies...>> {
       if (count(which) > 1) return false;
     return true;
   }
-  static_assert(has_each_axis_once(),
-                "hybrid<Policies...>: two policies of one kind; a mesh has one axis of each role, "
-                "so multiply their sizes into one policy");
+  static_assert(
+      has_each_axis_once(),
+      "hybrid<Policies...>: two policies have the same role, but a mesh has at most one axis of "
+      "each role; write one policy whose number of ranks is the product of the two numbers");
   static constexpr int model_axis_count() {
     int found = 0;
     for (axis const which : all_axes) found += model_axes.contains(which) && count(which) > 0;
@@ -155,15 +156,16 @@ struct composed_traits<policy_list<Policies...>> {
   }
   static_assert(model_axis_count() <= 1,
                 "hybrid<Policies...>: two policies are along model axes (tensor, context, expert), "
-                "and forms of layers divide work along one; multiply their sizes into one policy");
+                "but the forms of layers divide work along only one of them; write one policy "
+                "whose number of ranks is the product of the two numbers");
   static constexpr int count_at_launch() {
     int count = 0;
     for (axis const which : all_axes) count += grid().size(which) == 0;
     return count;
   }
   static_assert(count_at_launch() <= 1,
-                "hybrid<Policies...>: the sizes of two axes are left to the launch, which gives "
-                "one number; write the ranks of one of them");
+                "hybrid<Policies...>: the sizes of two axes are left to the launch, which sets "
+                "only one number; write the number of ranks of one of the two policies");
   template <axis Which>
   using along = typename first_along<Which, Policies...>::type;
 };
@@ -173,7 +175,7 @@ template <class P>
 struct policy_traits<P> : composed_traits<typename P::policies> {
   static_assert(
       !has_axis<P> && !requires { P::ranks; },
-      "this policy consists of others (`policies`) and has an axis or ranks of its own; "
+      "this policy consists of others (`policies`) but also declares an axis or ranks of its own; "
       "leave `along` and `ranks` out, or put them into a policy of the list");
 };
 
@@ -202,9 +204,9 @@ constexpr policy_rules rules_of() {
   return out;
 }
 
-/// Returns the least number of bytes in a bucket of gradients. It is 0 if gradients are not
-/// reduced, or are reduced only after all passes, as with slices: sums over slices are complete
-/// only after the last slice.
+/// Returns the least number of bytes in a bucket of gradients. The number is 0 if gradients are not
+/// reduced or are reduced only after all passes. A policy with slices reduces after all passes,
+/// because sums over slices are complete only after the last slice.
 template <class P>
 constexpr std::size_t least_bucket_bytes() {
   using data = typename policy_traits<P>::template along<axis::data>;
@@ -266,7 +268,7 @@ inline constexpr recompute_rule recompute_rule_of = detail::rules_of<P>().recomp
 template <class P>
 inline constexpr std::size_t bucket_bytes_of = detail::least_bucket_bytes<P>();
 
-/// The part of a policy along an axis; `serial` if there is none.
+/// The policy along an axis, which a policy is or contains; `serial` if there is none.
 template <class P, axis Which>
 using policy_along = typename detail::policy_traits<P>::template along<Which>;
 

@@ -7,7 +7,7 @@
 
 namespace plait {
 
-/// Cuts stages so that the most expensive stage costs as little as possible.
+/// Cuts the model into stages so that the most expensive stage costs as little as possible.
 struct balanced {};
 
 /// Begins a new chunk at each of these units (a unit is a layer, the loss, a residual, a fan_out
@@ -39,10 +39,12 @@ struct pipeline {
   static_assert(Ranks >= 1, "pipeline<Ranks>: Ranks must be at least 1");
   static_assert(ext::schedule<Schedule>,
                 "pipeline<Ranks, Schedule>: Schedule is not a schedule; write plait::gpipe, "
-                "plait::one_forward_one_backward or another of docs/policies.md, or give the type "
-                "concept_tag, name, order and peak_activations, see plait/schedule/schedule.hpp");
+                "plait::one_forward_one_backward or another schedule of docs/policies.md. A "
+                "schedule type of your own must define concept_tag, name, order and "
+                "peak_activations; see plait/schedule/schedule.hpp");
   static_assert(detail::is_cuts<Cuts>,
-                "pipeline<Ranks, Schedule, Cuts>: Cuts is neither balanced nor cut_at<Units...>");
+                "pipeline<Ranks, Schedule, Cuts>: Cuts is neither balanced nor cut_at<Units...>; "
+                "write one of the two");
   using concept_tag = ext::policy_tag;
   static constexpr axis along = axis::stage;
   static constexpr int ranks = Ranks;

@@ -52,8 +52,8 @@ struct serial {
   using concept_tag = ext::policy_tag;
 };
 
-/// The number of ranks that means: the program gives it when the job is launched. It is not 0, so
-/// that a number that was computed wrongly does not have this meaning.
+/// A value for `ranks`: the program sets the number of ranks when the job is launched. The value is
+/// not 0, so that a number of ranks that was computed wrongly does not have this meaning.
 inline constexpr int at_launch = -1;
 
 }  // namespace plait
@@ -63,10 +63,12 @@ namespace plait::ext {
 /// A recompute rule says which values each unit (a layer or a residual, see cut_at) recomputes
 /// before its backward; see `recompute`.
 struct recompute_rule {
-  /// `what` is for the units for which `has` returns true, `others` for all other units.
+  /// `what`: the values that a unit recomputes if `has` returns true for it. `others`: the values
+  /// that all other units recompute.
   granularity what{}, others{};
-  int greatest_stage = 0;  ///< the greatest stage number that `has` names
-  /// Returns true for the chosen units; `unit` is the number of the unit within its stage.
+  int greatest_stage = 0;  ///< the greatest stage number that the rule names
+  /// Returns true for a unit that recomputes `what`; `unit` is the number of the unit within its
+  /// stage.
   bool (*has)(int stage, int unit) = [](int, int) { return false; };
 
   [[nodiscard]] constexpr granularity of(int stage, int unit) const {
@@ -95,8 +97,8 @@ struct parameter_rule {
   friend constexpr bool operator==(parameter_rule const&, parameter_rule const&) = default;
 };
 
-/// The dimensions of activations that the forms of layers may cut on an axis. A form that cuts a
-/// vocabulary or heads cuts features.
+/// The dimensions of activations that the forms of layers may cut on an axis. Cutting a vocabulary
+/// or heads counts as cutting features.
 struct form_cuts {
   bool features = true;
   bool sequence = false;  ///< positions of a sequence
@@ -104,7 +106,7 @@ struct form_cuts {
 };
 
 /// The parameter rules on all axes. They are invariant on model and stage axes, where forms and
-/// stages decide.
+/// stages place the parameters.
 struct parameter_rules {
   placements kept{}, summed{}, owned{};
   axis model_axis = axis::tensor;  ///< the axis whose placements forms choose
@@ -123,7 +125,8 @@ struct parameter_rules {
   [[nodiscard]] constexpr bool keeps_blocks() const {
     return !kept.axes_with(shard<dim::elements>).empty();
   }
-  /// True if ranks hold blocks of gradients, to which the gradients of each microbatch are reduced.
+  /// True if ranks hold blocks of gradients, into which the gradients of each microbatch are
+  /// reduced.
   [[nodiscard]] constexpr bool sums_blocks() const {
     return !summed.axes_with(shard<dim::elements>).empty();
   }

@@ -19,7 +19,8 @@ struct everywhere {
 template <int... Stages>
 struct on_stages {
   static_assert(sizeof...(Stages) > 0 && ((Stages >= 0) && ...),
-                "units::on_stages<Stages...>: write the numbers of stages, from 0 on");
+                "units::on_stages<Stages...>: the list is empty or has a negative number; write "
+                "the numbers of stages, of which the first is 0");
   static constexpr int greatest_stage = [] {
     int most = 0;
     ((most = Stages > most ? Stages : most), ...);
@@ -68,7 +69,7 @@ namespace plait {
 ///
 /// Moves:  the communication of the recomputed part of the forward, once more.
 /// Memory: for each unit and microbatch the kept values, and one buffer for all recomputed values,
-///         in which one unit works at a time. `plan::memory` and `explain` give the bytes;
+///         which one unit uses at a time. `plan::memory` and `explain` give the bytes;
 ///         `plan::least_recompute` finds the least recomputation for a given amount of memory.
 /// Cost:   `plan::recompute_work` returns the share of a forward that is computed again.
 template <granularity What = granularity::cheap, class Where = units::everywhere,
@@ -76,7 +77,7 @@ template <granularity What = granularity::cheap, class Where = units::everywhere
 struct recompute {
   using concept_tag = ext::policy_tag;
   static_assert(ext::names_units<Where>,
-                "recompute<What, Where>: Where does not say which units are meant; write "
+                "recompute<What, Where>: Where does not choose units; write "
                 "plait::units::everywhere, plait::units::on_stages<...> or plait::units::first<K>");
   static_assert(What > Others,
                 "recompute<What, Where, Others>: the units of Where recompute no more than the "

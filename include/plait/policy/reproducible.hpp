@@ -26,8 +26,8 @@ namespace plait {
 template <int Slices>
 struct reproducible {
   static_assert(Slices >= 1,
-                "reproducible<Slices>: Slices is less than 1; write how many microbatches a step "
-                "has over all data ranks");
+                "reproducible<Slices>: Slices is less than 1; set it to the number of microbatches "
+                "of a step, over all data ranks together");
   using concept_tag = ext::policy_tag;
   static constexpr int slices = Slices;
 };

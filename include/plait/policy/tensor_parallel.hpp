@@ -6,7 +6,8 @@
 
 namespace plait {
 
-/// States if a tensor axis may also cut the sequence, between the layers that it splits.
+/// States if a tensor axis may also cut the sequence dimension of activations between the layers
+/// that it splits.
 enum class sequence : bool { unsharded, sharded };
 
 /// Splits layers over `Ranks` ranks, as Megatron does. The planner chooses the cheapest sequence of
