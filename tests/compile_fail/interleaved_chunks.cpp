@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: interleaved<1>: one chunk on each stage; write one_forward_one_backward
+// first: interleaved<1>: each stage has only one chunk; write one_forward_one_backward
 #include "plait/schedule/interleaved.hpp"
 
 #ifdef PLAIT_EXPECT_FAIL

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: correct order, peak_activations or chunks of the schedule
+// expect: Correct order, peak_activations or chunks of the schedule
 // expect: too_many_activations
 #include "plait/nn/linear.hpp"
 #include "plait/plan/parallel.hpp"

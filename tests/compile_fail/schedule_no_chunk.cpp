@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: correct order, peak_activations or chunks of the schedule
+// expect: Correct order, peak_activations or chunks of the schedule
 // expect: no_chunk
 #include "plait/schedule/gpipe.hpp"
 #include "plait/schedule/proof.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: schedule: it has several chunks on each stage and does not say where they go
+// first: schedule: it has several chunks on each stage but does not declare how chunks are assigned
 #include "plait/schedule/interleaved.hpp"
 #include "plait/schedule/lowering.hpp"
 

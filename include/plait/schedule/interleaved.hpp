@@ -13,7 +13,7 @@
 namespace plait {
 
 /// One forward and one backward in turn, with `Chunks` chunks of the model on each stage. While the
-/// pipeline fills and drains, stages are idle for 1 / `Chunks` of the time of
+/// pipeline fills and drains, stages are idle for 1 / `Chunks` of the idle time of
 /// `one_forward_one_backward`, at the cost of `Chunks` times as many messages and some more
 /// activations. For example, on 4 stages with 2 chunks, stage 0 has chunks 0 and 4 of the 8, and
 /// the bubble halves.
@@ -29,10 +29,10 @@ namespace plait {
 template <int Chunks>
 struct interleaved {
   static_assert(Chunks != 1,
-                "interleaved<1>: one chunk on each stage; write "
-                "one_forward_one_backward");
-  static_assert(Chunks >= 1,
-                "interleaved<Chunks>: Chunks, the number on each stage, must be at least 2");
+                "interleaved<1>: each stage has only one chunk; write one_forward_one_backward");
+  static_assert(
+      Chunks >= 1,
+      "interleaved<Chunks>: Chunks, the number of chunks on each stage, must be at least 2");
   using concept_tag = ext::schedule_tag;
   static constexpr std::string_view name = "interleaved";
   static constexpr int chunks = Chunks;

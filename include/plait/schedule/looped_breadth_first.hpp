@@ -22,10 +22,10 @@ namespace plait {
 /// Source:  Lamy-Poirier, "Breadth-first pipeline parallelism", 2022.
 template <int Chunks>
 struct looped_breadth_first {
-  static_assert(Chunks != 1, "looped_breadth_first<1>: one chunk on each stage; write gpipe");
+  static_assert(Chunks != 1, "looped_breadth_first<1>: each stage has only one chunk; write gpipe");
   static_assert(Chunks >= 1,
-                "looped_breadth_first<Chunks>: Chunks, the number on each stage, must be at "
-                "least 2");
+                "looped_breadth_first<Chunks>: Chunks, the number of chunks on each stage, must be "
+                "at least 2");
   using concept_tag = ext::schedule_tag;
   static constexpr std::string_view name = "looped_breadth_first";
   static constexpr int chunks = Chunks;

@@ -102,8 +102,9 @@ class timetable_writer {
     chunk.forwards += op.kind == work::forward;
     chunk.inputs_of_backward += op.kind == work::backward_input;
   }
-  // Passes the result of `op` to the chunk that needs it. If this chunk is on another stage, the
-  // send is added to the list of `stage` and the receive to the list of the other stage.
+  // Passes the result of `op` to the chunk that needs it. If the chunk that needs the result is on
+  // another stage, the send is added to the list of `stage` and the receive to the list of the
+  // other stage.
   constexpr void end(int stage, scheduled_work op) {
     if (op.kind == work::backward_parameters) return;
     bool const is_forward = op.kind == work::forward;
@@ -185,11 +186,12 @@ constexpr void check_sizes(int stages, int microbatches) {
 /// message when its content has been computed. The list of a stage is its part of the sequence. The
 /// first unfinished operation of the sequence is therefore next on every stage that takes part in
 /// it, so some stage can always continue, even if sends block until they are received. Putting each
-/// receive just in front of its use instead would deadlock for every schedule except `gpipe`.
-/// Between two stages, messages have one order at both ends.
+/// receive just in front of its use instead would deadlock for every schedule except `gpipe`. The
+/// messages between two stages are sent and received in the same order.
 ///
-/// A send precedes the next computation of its stage, so one output buffer is enough. If the orders
-/// can never run to their end, the rest of them is added without messages; `check` names the fault.
+/// A send precedes the next computation of its stage, so one output buffer is enough. If a
+/// computation can never begin, it and all later computations of its stage are added without
+/// messages; `check` then names the fault.
 ///
 /// Cost:    O(stages * (microbatches * chunks + stages)).
 [[nodiscard]] [[gnu::cold]] constexpr timetable lower(
@@ -225,7 +227,8 @@ inline constexpr bool is_lone_stage =
 /// Returns the timetable of one training step: forwards and backwards in the order of `Schedule`,
 /// or the timetable that the schedule's own `lowered` returns.
 ///
-/// Errors:  input_error (at compile time: not a constant) if stages or microbatches is below 1.
+/// Errors:  input_error (at compile time the call is then not a constant) if stages or microbatches
+///          is below 1.
 template <class Schedule>
 [[nodiscard]] [[gnu::cold]] constexpr timetable training_timetable(int stages, int microbatches) {
   static_assert(schedule<Schedule>,
@@ -234,11 +237,12 @@ template <class Schedule>
                 "peak_activations, see plait/schedule/schedule.hpp");
   constexpr pipeline_shape shape = shape_of<Schedule>();
   static_assert(shape.chunks >= 1,
-                "schedule: chunks, the number on each stage, must be at least 1");
-  static_assert(shape.chunks == 1 || shape.placement != chunk_placement::line,
-                "schedule: it has several chunks on each stage and does not say where they go; "
-                "write `static constexpr auto placement = plait::ext::chunk_placement::loop;` (to "
-                "all stages in turn) or `wave` (forth and back)");
+                "schedule: chunks, the number of chunks on each stage, must be at least 1");
+  static_assert(
+      shape.chunks == 1 || shape.placement != chunk_placement::line,
+      "schedule: it has several chunks on each stage but does not declare how chunks are assigned "
+      "to stages; write `static constexpr auto placement = plait::ext::chunk_placement::loop;` "
+      "(chunks go to all stages in turn) or `wave` (to the last stage and back)");
   check_sizes(stages, microbatches);
   if constexpr (requires { Schedule::lowered(stages, microbatches); })
     return Schedule::lowered(stages, microbatches);
@@ -250,8 +254,8 @@ template <class Schedule>
         Schedule::peak_activations(stages, s, microbatches);
   return table;
 }
-/// Returns the timetable for a constant number of stages; for a lone stage, no code that adds
-/// messages is compiled.
+/// Returns the timetable for a constant number of stages. For a lone stage, the code that adds
+/// messages is not compiled.
 ///
 /// Errors:  as for training_timetable(stages, microbatches).
 template <class Schedule, int Stages>
@@ -267,7 +271,8 @@ template <class Schedule, int Stages>
 /// the last in the model's order runs first, so that results do not wait.
 ///
 /// Cost:    O(stages * chunks * (microbatches * chunks + stages)).
-/// Errors:  input_error (at compile time: not a constant) if stages or microbatches is below 1.
+/// Errors:  input_error (at compile time the call is then not a constant) if stages or microbatches
+///          is below 1.
 [[nodiscard]] [[gnu::cold]] constexpr timetable evaluation_timetable(
     int stages, int microbatches, pipeline_shape const& shape = {}) {
   check_sizes(stages, microbatches);

@@ -33,7 +33,7 @@ enum class work : std::uint8_t {
 /// The number of enumerators of `work`.
 inline constexpr int work_kinds = int(work::backward_parameters) + 1;
 
-/// Returns the name of `kind` in texts of errors and in pictures.
+/// Returns the name of `kind` for messages and pictures.
 [[nodiscard]] constexpr std::string_view to_string(work kind) {
   constexpr std::string_view words[]{
       "forward",       "backward",         "send_activation", "receive_activation",
@@ -172,8 +172,8 @@ struct timetable {
   [[nodiscard]] constexpr chunk_place partner(work message, chunk_place at) const {
     return partner_of(message, at, stage_count(), placement);
   }
-  /// Returns true if chunk `at` sends or receives messages of this kind. It does not if it is at
-  /// that end of the model, or if the neighbouring chunk is on the same stage.
+  /// Returns true if chunk `at` sends or receives messages of this kind. The chunk does not if it
+  /// has no neighbour on that side in the model, or if this neighbour is on the same stage.
   [[nodiscard]] constexpr bool has_message(work message, chunk_place at) const {
     auto const other = partner(message, at);
     return other.stage >= 0 && other.chunk < chunks && other.stage != at.stage;
@@ -181,7 +181,7 @@ struct timetable {
 };
 
 /// The error of a timetable that has a fault. Only a schedule that was not checked at compile time
-/// can cause it.
+/// can cause this error.
 struct schedule_error : error {
   using error::error;
 };

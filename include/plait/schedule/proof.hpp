@@ -37,23 +37,24 @@ enum class schedule_fault : std::uint8_t {
   switch (fault) {
     case schedule_fault::none: return "nothing is wrong";
     case schedule_fault::no_chunk:
-      return "the operation is on a chunk that the stage does not have; `static "
-             "constexpr int chunks` of the schedule is the number of chunks, which count from 0";
+      return "the operation is on a chunk that the stage does not have; a stage has the chunks 0, "
+             "1, ... up to `static constexpr int chunks` of the schedule minus 1";
     case schedule_fault::out_of_order:
-      return "the stage does not do this kind of work on microbatches 0, 1, 2, ... once each";
+      return "the stage does not do this kind of work on microbatches 0, 1, 2, ... exactly once "
+             "each, in ascending order";
     case schedule_fault::incomplete: return "the list ends before all microbatches are done";
     case schedule_fault::backward_before_forward:
       return "a backward comes before the forward of its microbatch";
     case schedule_fault::too_many_activations:
       return "more microbatches are between forward and backward than the stage has slots for";
     case schedule_fault::no_partner:
-      return "the message is to or from a stage that does not exist, or is part of a pass that the "
-             "timetable does not have";
+      return "the message is to or from a stage that does not exist, or belongs to a forward or "
+             "backward pass that the timetable does not have";
     case schedule_fault::not_received:
-      return "a computation precedes the receive of its input or the computation that produces it";
+      return "a computation comes before its input has been received or computed";
     case schedule_fault::not_computed:
-      return "a send precedes the computation of its value, or the value is overwritten before "
-             "the send";
+      return "a send comes before its value has been computed, or after the value has been "
+             "overwritten";
     case schedule_fault::too_many_inputs:
       return "an activation is received into a slot that is still in use";
     case schedule_fault::too_many_gradients:
@@ -138,8 +139,8 @@ class timetable_check {
     if (!computes(kind)) happens = happens && table_.has_message(kind, at);
     return happens ? table_.microbatches : 0;
   }
-  // Returns the index of the chunk on the same stage whose result chunk `at` uses directly, without
-  // the message `receive`; -1 if there is none.
+  // Returns the index of the chunk on the same stage that passes its result to chunk `at` directly,
+  // so that no message `receive` is needed; -1 if there is none.
   constexpr int handed_by(work receive, chunk_place at) const {
     auto const from = table_.partner(receive, at);
     return from.stage == at.stage && from.chunk < table_.chunks ? from.chunk : -1;
@@ -256,8 +257,8 @@ class timetable_check {
   }
 
   // Simulates all stages, with sends that block until they are received. A stage never chooses
-  // between messages. So if all stages reach their ends when they take turns in one order, they do
-  // in every order.
+  // between messages. So if all stages reach the ends of their lists when they take turns in one
+  // order, they reach the ends in every order.
   [[gnu::cold]] constexpr schedule_verdict check_progress() const {
     lean_vector<std::size_t> next(table_.stages.size(), 0);
     lean_vector<int> awake;
@@ -294,9 +295,9 @@ class timetable_check {
 ///
 /// Proved:  every microbatch has one forward and one backward on each stage, both kinds in
 ///          ascending order in each chunk, each after its inputs have been computed, received or
-///          passed on; messages have one order at both ends; no more slots are in use than the
-///          stage has; and all stages reach their end even if every send blocks until it is
-///          received.
+///          passed on; messages are sent and received in the same order; no more slots are in use
+///          than the stage has; and all stages reach the ends of their lists even if every send
+///          blocks until it is received.
 /// Cost:    O(operations); compile time see docs/design/schedule.md.
 [[nodiscard]] [[gnu::cold]] constexpr schedule_verdict check(timetable const& table) {
   return timetable_check{table}.run();
@@ -309,13 +310,14 @@ template <schedule_fault Fault, int Stages, int Microbatches, int Stage, int Ope
 consteval void require_no_fault() {
   static_assert(
       Fault == schedule_fault::none,
-      "schedule: the timetable has the fault Fault in the list of stage Stage; operation "
-      "number Operation, messages counted, is Entry (its microbatch is -1 if the fault is "
-      "at the end of the list); correct order, peak_activations or chunks of the schedule");
+      "schedule: the timetable has the fault Fault in the list of stage Stage. The fault is at "
+      "operation number Operation (messages are counted, too), which is Entry; a microbatch of -1 "
+      "means the end of the list. Correct order, peak_activations or chunks of the schedule");
 }
 
-// The verdict for one number of stages and microbatches. Each is a constant of its own, because
-// compilers limit the work that they do for one constant, and they compute it only once.
+// The verdict for one number of stages and microbatches. Each verdict is a separate constant,
+// because compilers limit the work that they do for one constant, and they compute a constant only
+// once.
 template <class Schedule, int Stages, int Microbatches>
 inline constexpr schedule_verdict verdict_of =
     check(training_timetable<Schedule, Stages>(Microbatches));
@@ -327,7 +329,8 @@ consteval schedule_verdict first_fault(std::integer_sequence<int, MicrobatchesLe
   return first;
 }
 
-/// Checks `table` and throws if it has a fault: the run-time half of `require_proven_up_to`.
+/// Checks `table` and throws if it has a fault. It is the run-time counterpart of
+/// `require_proven_up_to`.
 ///
 /// Errors:  schedule_error that names the fault, the stage and the operation.
 [[gnu::cold]] void require_proven(timetable const& table);

@@ -17,19 +17,19 @@ struct schedule_tag {};
 
 /// Decides in which order each stage of a pipeline computes its microbatches.
 ///
-/// Syntax:  name -> std::string_view;
-///          order(stages, stage, microbatches) -> std::vector<scheduled_work>;
-///          peak_activations(stages, stage, microbatches) -> int;
-///          all three static and constexpr. A schedule may also have: chunks -> int, the number on
-///          each stage; placement -> chunk_placement, needed with several chunks;
+/// Syntax:  name -> std::string_view; order(stages, stage, microbatches) ->
+///          std::vector<scheduled_work>; peak_activations(stages, stage, microbatches) -> int; all
+///          three static and constexpr. A schedule may also have: chunks -> int, the number of
+///          chunks on each stage; placement -> chunk_placement, needed with several chunks;
 ///          splits_backward -> bool; lowered(stages, microbatches) -> timetable, including messages
 ///          and slots, which is used instead of the timetable derived from order.
 /// Meaning: order lists only computations: every microbatch once for each kind and chunk, in
 ///          ascending order for each kind and chunk, so that gradients are added in the order of
 ///          the serial run. At most peak_activations of a stage, summed over its chunks (two chunks
-///          that keep m microbatches each: 2 m), are between their forward and their backward, or
-///          its second half. It is valid for every 0 <= stage < stages and every microbatches >= 1.
-///          Messages are added by `lower`; `check` (proof.hpp) proves the result.
+///          that keep m microbatches each: 2 m), are between their forward and their backward (or
+///          its second half, if it is split). The schedule is valid for every 0 <= stage < stages
+///          and every microbatches >= 1. Messages are added by `lower`; `check` (proof.hpp) proves
+///          the result.
 template <class S>
 concept schedule = std::same_as<typename S::concept_tag, schedule_tag> && requires {
   { S::name } -> std::convertible_to<std::string_view>;
@@ -45,7 +45,7 @@ namespace plait::detail {
 
 /// True for plait's own schedules, which its tests prove. Other schedules are proved where a plan
 /// uses them, for every number of microbatches from 1 to twice the number of stages, and by
-/// `trainer` and `explain` for the numbers of a job.
+/// `trainer` and `explain` for a job's numbers of stages and microbatches.
 template <class Schedule>
 inline constexpr bool is_proved_by_tests = false;
 

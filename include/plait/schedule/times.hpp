@@ -70,8 +70,8 @@ struct schedule_times {
 
 /// Runs a proved timetable in simulated time: a computation begins when its stage is free and its
 /// input has arrived. Messages overlap with computations and with each other; passing a value on
-/// within a stage takes no time. `cost_of(chunk, kind)` returns the time of a computation, by the
-/// chunk's number in the model.
+/// within a stage takes no time. `cost_of(chunk, kind)` returns the time of a computation; `chunk`
+/// is the chunk's number in the model.
 ///
 /// Cost:    O(operations).
 /// Errors:  schedule_error if a computation waits for a message that never arrives.
@@ -139,7 +139,7 @@ template <class CostOf>
       case work::send_gradient:
       case work::receive_gradient: break;  // messages take costs.message
     }
-    throw schedule_error{"times_of: a message has no time of a chunk"};
+    throw schedule_error{"times_of: internal error: a message was taken for a computation"};
   });
 }
 
