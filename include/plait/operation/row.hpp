@@ -21,9 +21,10 @@ struct operand_name {
 /// each combination of m, k and n.
 struct row {
   char const* name;
-  char const* text;              ///< indices, in the notation of `signature`
-  double flops = 0;              ///< FLOPs per element of the iteration space, for flops_per_row
-  char const* others = nullptr;  ///< alternative indices that also fit; null if none
+  char const* text;  ///< indices, in the notation of `signature`
+  double flops = 0;  ///< FLOPs per element of the iteration space, for flops_per_row
+  char const* others =
+      nullptr;  ///< alternative indices that the operation accepts as well; null if none
 
   // NOLINTNEXTLINE: implicit, as a row represents its indices
   constexpr operator signature() const { return signature::of(text); }
@@ -43,8 +44,8 @@ constexpr judgment judge(row const& of, placement const* at) {
   judgment const first = judge(signature::of(of.text), at);
   if (first.what == misplacement::none || of.others == nullptr) return first;
   judgment const other = judge(signature::of(of.others), at);
-  // If neither fits, the result is the fault of the indices that accept more operands, as they were
-  // probably meant.
+  // If neither fits, the result is the fault of the indices that accept more operands, because
+  // these indices were probably meant.
   return other.what == misplacement::none || other.operand > first.operand ? other : first;
 }
 
@@ -52,7 +53,7 @@ constexpr judgment judge(row const& of, placement const* at) {
 ///
 /// Syntax:  R::is, the row; R::adjoints, an adjoints_of<...>, if layers need its gradients.
 /// Meaning: a queue executes the operation by run(R{}, operands..., numbers...), with operands in
-///          the order of the row.
+///          the order of the declaration.
 template <class R>
 concept is_row = requires {
   { R::is } -> std::same_as<row const&>;
@@ -68,8 +69,8 @@ inline constexpr signature indices_of = signature::of(R::is.text);
 template <is_row... Rows>
 struct adjoints_of {};
 
-/// The lengths of operands' dimensions: for each dimension, an earlier operand's dimension that has
-/// the same index.
+/// The rule that gives each dimension of the operands its length: the length of an earlier
+/// operand's dimension with the same index.
 struct shape_rule {
   struct length {
     int operand = -1;  ///< -1: the length is `parts`; -2: no earlier operand has the index

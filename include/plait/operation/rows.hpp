@@ -6,7 +6,7 @@
 /// One type for each operation; its member `is` is the declaration (row) of the operation. A queue
 /// has a function run(row, operands..., numbers...) for each operation for which its device has a
 /// kernel; host_queue defines which numbers follow the operands. No queue has the convolutions:
-/// run/convolution.hpp computes them by patches and products.
+/// run/convolution.hpp computes a convolution from patches and matrix products.
 namespace plait::operation {
 
 // ---- Memory -------------------------------------------------------------------------------------
@@ -159,7 +159,7 @@ struct attention_side_by_side {
   using adjoints = adjoints_of<attention_side_by_side_backward>;
 };
 /// Attention with query, key and value as separate matrices. Each rank has whole heads, or several
-/// ranks read one head of key and value.
+/// ranks read the same head of key and value.
 struct attention_backward {
   static constexpr row is{"attention_backward",
                           "q(r h), k(s h), v(s h), out(r h), #log_sum(r h), dout(r h) -> dq(r h), "

@@ -11,11 +11,11 @@
 ///
 /// An operation on matrices is written as the indices of its operands, as in einsum: "m k, k n -> m
 /// n" is the matrix product. An index that all operands share is mapped over, and an index that no
-/// result has is summed over. From this follows how ranks may divide the operation: they cut one
-/// index, in every operand that has it, and each rank has all of the operands that lack the index.
-/// A product that is cut along k leaves a summand on each rank, because k is summed over; a product
-/// that is cut along n needs all of the first operand on each rank. docs/design/operation.md has
-/// the notation and the derivation.
+/// result has is summed over. So ranks may divide the operation as follows: they cut one index in
+/// every operand that has it, and each rank has the whole of every operand that lacks it. A product
+/// that is cut along k leaves a summand on each rank, because k is summed over; a product that is
+/// cut along n needs all of the first operand on each rank. docs/design/operation.md has the
+/// notation and the derivation.
 namespace plait::operation {
 
 /// The operands in which an operation is linear. They may be partial: applied to a rank's summand,
@@ -41,7 +41,7 @@ struct operand {
   dimension rows, columns;
   bool is_written = false;
   bool is_added_to = false;  ///< the result is added to the previous values
-  bool is_constant = false;  ///< has no gradient, as labels and saved statistics
+  bool is_constant = false;  ///< has no gradient, like labels and saved statistics
 };
 
 /// The indices of an operation's operands.
@@ -70,12 +70,12 @@ struct signature {
   std::uint32_t maximum = 0;  ///< a bit for each index over which the result is a maximum
   linearity linear = linearity::none;
   bool in_place = false;  ///< a result may share the memory of an operand with the same indices
-  bool is_part = false;   ///< ops checks more of the operation than the indices say
+  bool is_part = false;   ///< ops checks requirements that the indices do not express
 
   consteval signature(char const* text) {
     read(text);
     if (count == 0 || operands[0].is_written || !operands[count - 1].is_written)
-      throw "an operand stands before '->' and after it";
+      throw "at least one operand must come before '->', and at least one after it";
   }
 
   /// Reads the text of an operation. The text need not be a constant, and it may have no operand on
@@ -114,10 +114,12 @@ struct signature {
 
   constexpr void read(char const* text) {
     read_operands(text, false);
-    if (text[0] != '-' || text[1] != '>') throw "'->' stands after what is read, ',' before more";
+    if (text[0] != '-' || text[1] != '>')
+      throw "'->' must follow the operands that are read; ',' must separate operands";
     read_operands(text += 2, true);
     while (*text == ';') read_kind(++text);
-    if (*text != 0) throw "after what is written, and after a kind, stands ';' or nothing";
+    if (*text != 0)
+      throw "only ';' may follow the operands that are written, or a property such as 'whole c'";
   }
   /// Reads a list of operands that are separated by commas.
   constexpr void read_operands(char const*& text, bool written) {
@@ -128,7 +130,7 @@ struct signature {
       auto& next = operands[count++];
       next = read_operand(text, written);
       if (next.rows.index != '1' && next.rows.index == next.columns.index)
-        throw "the rows and the columns of an operand have different indices";
+        throw "the rows and the columns of an operand must have different indices";
       skip_spaces(text);
       more = *text == ',';
     }
@@ -142,7 +144,8 @@ struct signature {
     out.is_written = written;
     out.is_added_to = *text == '+';
     out.is_constant = *text == '#';
-    if (out.is_added_to && !written) throw "'+' stands before what is written";
+    if (out.is_added_to && !written)
+      throw "'+' may precede only an operand that is written, which comes after '->'";
     if (out.is_added_to || out.is_constant) ++text;
     char const* after = text;
     while ((*after >= 'a' && *after <= 'z') || *after == '_') ++after;
@@ -151,7 +154,7 @@ struct signature {
     out.rows = read_dimension(text);
     out.columns = read_dimension(text);
     skip_spaces(text);
-    if (is_named && *text++ != ')') throw "')' is missing after two indices";
+    if (is_named && *text++ != ')') throw "')' is missing after the two indices of an operand";
     return out;
   }
   static constexpr dimension read_dimension(char const*& text) {
@@ -159,10 +162,10 @@ struct signature {
     dimension out;
     if (*text >= '2' && *text <= '9') out.parts = *text++ - '0';
     if (*text != '1' && (*text < 'a' || *text > 'z'))
-      throw "an operand has two indices, of its rows and its columns: small letters, or 1";
+      throw "an operand must have two indices, for its rows and its columns: small letters, or 1";
     out.index = *text++;
     if (*text != ' ' && *text != ',' && *text != '-' && *text != ';' && *text != ')' && *text != 0)
-      throw "a space is between indices";
+      throw "a space must separate two indices";
     return out;
   }
   [[nodiscard]] constexpr bool has(char letter) const {
@@ -203,18 +206,19 @@ struct signature {
     }
     bool const is_whole = takes(text, "whole");
     if (!is_whole && !takes(text, "max"))
-      throw "a kind is 'whole', 'max', 'linear', 'in place' or 'part'";
+      throw "a property after ';' must be 'whole', 'max', 'linear', 'in place' or 'part'";
     if (*text == 0 || *text == ';') throw "after 'whole' and 'max' stand indices";
     for (; *text != 0 && *text != ';'; skip_spaces(text)) {
-      if (!has(*text)) throw "no operand has this index";
-      if (!ends_word(text[1])) throw "a space is between indices";
+      if (!has(*text)) throw "an index after 'whole' or 'max' is not an index of any operand";
+      if (!ends_word(text[1])) throw "a space must separate two indices";
       (is_whole ? whole : maximum) |= bit(*text++);
     }
   }
 };
 
 /// Returns the placement that an operand has if the operation is cut along `index`: a shard, or
-/// `replicate` if the operand lacks the index. `parts`: the number of pieces of the index itself.
+/// `replicate` if the operand lacks the index. `parts`: the number of pieces, side by side, into
+/// which the cut index itself is divided.
 constexpr placement placement_in_cut(operand const& of, char index, int parts) {
   if (of.rows.index == index) return {ext::placement_kind::shard, 0, of.rows.parts * parts};
   if (of.columns.index == index) return {ext::placement_kind::shard, 1, of.columns.parts * parts};
@@ -225,32 +229,34 @@ constexpr placement placement_in_cut(operand const& of, char index, int parts) {
 enum class misplacement : int {
   none,
   cut_of_whole,   ///< an index is cut that must be whole on each rank
-  cut_otherwise,  ///< an operand is cut along a single row or column, or in other parts than its
+  cut_otherwise,  ///< an operand is cut along a single row or column, or into parts other than its
                   ///< own
   unlike_cut,     ///< an operand is not placed as the cut of another operand requires
   unreduced,    ///< a result lacks the cut index, but is not declared as the ranks' sum or maximum
   mixed,        ///< no operand is cut, but some are invariant and some replicate
   of_summands,  ///< an operand is partial, but the operation is not linear in it, or other operands
                 ///< do not fit
-  not_summed    ///< operands are summands, but a result is not partial
+  not_summed    ///< an operand in which the operation is linear is partial, but a result is not
+                ///< partial
 };
 
 /// A value for arguments without a placement, such as labels. No placement of an operand equals it.
 inline constexpr placement unplaced{ext::placement_kind::only, -1};
 
-/// The result of judge(): the reason, and the first operand that is wrong.
+/// The result of judge(): the reason why placements are wrong, and the first operand with a wrong
+/// placement.
 struct judgment {
   misplacement what = misplacement::none;
   int operand = 0;
 };
 
-/// Judges whether the operation may run on each rank's local parts. `at` has the placements of the
-/// operands and results, in the order of the signature. Returns misplacement::none if the local
-/// results form results of these placements, and if the same holds for the gradients, in the dual
-/// placements.
+/// Judges whether the operation may run on each rank's local parts. `at`: the placements of the
+/// operands and results, in the order of the signature. Returns misplacement::none if the
+/// placements are sound: the ranks' local results form results with these placements, and the
+/// gradients do so in the dual placements.
 ///
-/// There are three ways to be sound: all operands are whole and all ranks do the same work; the
-/// operands in which the operation is linear are partial; or one index is cut.
+/// The placements are sound in one of three cases: all operands are whole and all ranks do the same
+/// work; the operands in which the operation is linear are partial; or one index is cut.
 constexpr judgment judge(signature const& of, placement const* at) {
   using enum misplacement;
   int first_cut = -1, first_sum = -1, reads = 0, sums = 0, first = -1, last = 0;
