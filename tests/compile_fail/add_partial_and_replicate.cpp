@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // expect: an operand of this operation is partial (a sum or maximum still to be made), and
-// expect: replicate one would count once for each rank
+// expect: replicate operand would be counted once for each rank
 #include "plait/backend/host/threads.hpp"
 #include "plait/run/operations.hpp"
 

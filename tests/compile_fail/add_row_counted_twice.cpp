@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // expect: an operand of this operation is partial (a sum or maximum still to be made), and
-// expect: or once<...> in the form for a parameter
+// expect: For a parameter, write once<...> in the form
 #include "plait/backend/host/threads.hpp"
 #include "plait/run/operations.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: one operand of this operation is cut along an index, and another does not follow
+// first: one operand of this operation is cut along an index, but the placement of another operand
 #include <tuple>
 
 #include "plait/backend/host/threads.hpp"

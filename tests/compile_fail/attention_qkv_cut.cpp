@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: an operand of this operation is cut along a dimension that has one element by its
+// first: an operand of this operation is cut along a dimension that has one element according to
 #include "plait/backend/host/threads.hpp"
 #include "plait/run/operations.hpp"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // expect: nn::buffer: the job keeps its parameters in bfloat16
-// expect: tied<L, Parameter, Owner>: Parameter is a buffer, of which each layer has its own
+// expect: tied<L, Parameter, Owner>: Parameter is a buffer
 // second error: g++ says that a constant expression throws, and then what
 // expect: moving_average(share): the share must be in [1e-9, 1]
 // expect: nn::buffer<Label, Extents, Initial, Rule>: Rule has no share

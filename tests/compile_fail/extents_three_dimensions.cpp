@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: extents<...>: a parameter is a vector or a matrix; merge further dimensions
+// first: extents<...>: a parameter has one or two dimensions; merge all further dimensions into the
 #include "plait/layer/parameter.hpp"
 
 #ifdef PLAIT_EXPECT_FAIL

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: fan_out<Layers...>: write two to four layers
+// first: fan_out<Layers...>: the number of layers is not two, three or four; write two to four
 #include "plait/layer/combinators.hpp"
 #include "plait/nn/linear.hpp"
 

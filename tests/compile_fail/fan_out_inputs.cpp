@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: fan_out<Layers...>: the layers take different inputs; make them equal
+// first: fan_out<Layers...>: the layers have different input types; give all of them the same
 #include "plait/layer/combinators.hpp"
 #include "plait/nn/linear.hpp"
 

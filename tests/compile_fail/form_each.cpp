@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: each<...>: write two to four placements, one for every input of the layer, in their order
-// first: each<...>: write two to four placements, one for every input of the layer, in their order
-// first: form<Label, each<...>, Output, Clauses...>: the layer has another number of inputs
+// first: each<...>: write two to four placements, one for each input of the layer, in order
+// first: each<...>: write two to four placements, one for each input of the layer, in order
+// first: form<Label, each<...>, Output, Clauses...>: the number of placements in each<...> is not
 #include "plait/layer/layer.hpp"
 
 struct weighted {

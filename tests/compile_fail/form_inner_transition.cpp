@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: inner<From, To, Width>: ops.move does no such transition, as it works in place
-// first: inner<From, To, Width>: ops.move does no such transition, as it works in place
-// first: inner<From, To, Width>: ops.move does no such transition, as it works in place
+// first: inner<From, To, Width>: ops.move works in place and cannot make this transition
+// first: inner<From, To, Width>: ops.move works in place and cannot make this transition
+// first: inner<From, To, Width>: ops.move works in place and cannot make this transition
 #include "plait/layer/layer.hpp"
 
 #ifdef PLAIT_EXPECT_FAIL

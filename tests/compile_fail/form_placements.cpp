@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Placements in forms whose rows no list could have.
-// first: use<Parameter, placement>: the table lacks the row from how this parameter is kept
-// first: form<Label, Input, Output, Clauses...>: the table lacks the row from Input or Output
+// first: use<Parameter, placement>: the table of transitions has no row from the stored placement
+// first: form<Label, Input, Output, Clauses...>: the table of transitions has no row from Input or
 #include "plait/layer/layer.hpp"
 
 #ifdef PLAIT_EXPECT_FAIL

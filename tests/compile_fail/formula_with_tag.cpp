@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: this layer has `formula` and also says `using concept_tag`, which is for layers
+// first: this layer has `formula` and also declares `using concept_tag`, which is only for layers
 #include "plait/formula.hpp"
 #include "plait/layer/combinators.hpp"
 

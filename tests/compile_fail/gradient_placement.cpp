@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: a gradient must be placed as the dual of its value
+// first: a gradient must have the dual placement of its value
 #include "plait/backend/host/threads.hpp"
 #include "plait/run/operations.hpp"
 

@@ -11,8 +11,8 @@
 // first: this layer has `backwards`, which nothing calls, and no `backward`; write `static void
 // first: this layer has `backward_inputs`, which nothing calls, and no `backward_input`; write
 // first: this layer has `backward_parameter`, which nothing calls, and no `backward_parameters`
-// first: this layer has `forward_backward` and does not say whose bodies it joins, which a layer
-// first: this layer has `forward_backward`, and it is not a loss, does not save its input or has
+// first: this layer has `forward_backward` but does not declare to which layer this function
+// first: this layer has `forward_backward`, but it is not a loss, does not save its input, or has
 #include "plait/layer/layer.hpp"
 
 struct base {

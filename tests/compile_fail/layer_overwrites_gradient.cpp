@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: overwrites_gradient of this layer is not one of its parameters
+// first: `overwrites_gradient` of this layer is not one of the layer's parameters
 #include "plait/layer/layer.hpp"
 
 struct scale {

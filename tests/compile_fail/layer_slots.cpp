@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: saved<...> or scratch<...>: a layer may have 32 slots of its own in each
+// first: saved<...> or scratch<...>: each list may contain at most 32 slots of the layer's own
 #include "plait/layer/layer.hpp"
 
 struct scale {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: ops.map_at(f, y, views...): f cannot be called with a place and a row of each view
+// first: ops.map_at(f, y, views...): f cannot be called with a place and one row of each view
 #include "plait/backend/host/threads.hpp"
 #include "plait/run/operations.hpp"
 

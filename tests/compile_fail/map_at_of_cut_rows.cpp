@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: ops.map_at(f, y, views...): y or a view is cut by columns, and f may read the whole row
+// first: ops.map_at(f, y, views...): y or a view is cut by columns, but f may read the whole row
 #include "plait/backend/host/threads.hpp"
 #include "plait/run/operations.hpp"
 

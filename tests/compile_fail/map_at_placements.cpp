@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: ops.map_at(f, y, views...): the views must be placed as y, or replicate if y is cut
+// first: ops.map_at(f, y, views...): each view must have the placement of y, or be replicate if y
 #include "plait/backend/host/threads.hpp"
 #include "plait/run/operations.hpp"
 

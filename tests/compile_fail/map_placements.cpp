@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: ops.map(f, x, y): operands and result must have one placement
+// first: ops.map(f, x, y): operands and result must have the same placement; correct the form, or
 #include "plait/backend/host/threads.hpp"
 #include "plait/run/operations.hpp"
 #include "plait/tensor/functions.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: ops.move<To>(x): inside a layer a value can change its placement only in place
+// first: ops.move<To>(x): inside a layer, ops.move works in place and cannot make this transition
 #include "plait/backend/host/threads.hpp"
 #include "plait/run/operations.hpp"
 

@@ -7,7 +7,7 @@
 // expect: an operand of this operation is partial (a sum or maximum still to be made), and
 // expect: ops.cross_entropy_backward(...): the logits are replicate, so dlogits would be partial
 // expect: ops.cross_entropy_statistics(...): the logits are cut by columns; write ops.row_max
-// expect: one operand of this operation is cut along an index, and another does not follow
+// expect: one operand of this operation is cut along an index, but the placement of another operand
 #include <type_traits>
 
 #include "plait/backend/host/threads.hpp"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: parameter<Label, Extents, Initial, Padding>: nothing but padding
-// first: file_shape<...>: a parameter has one to four lengths in files
+// first: parameter<Label, Extents, Initial, Padding>: the parameter consists of padding only
+// first: file_shape<...>: files store a parameter with one to four lengths; write one to four
 #include "plait/layer/parameter.hpp"
 
 #ifdef PLAIT_EXPECT_FAIL

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: ops.rows(f, ...): f sees whole rows; a matrix cut by columns or partial has none
+// first: ops.rows(f, ...): f reads whole rows, and a matrix that is cut by columns or partial has
 #include "plait/backend/host/threads.hpp"
 #include "plait/run/operations.hpp"
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kernels given to ops.run with indices that do not fit the views.
-// expect: ops.run<indices>(kernel, views...): the text has the indices of more or fewer
-// expect: ops.run<indices>(kernel, views...): a view whose indices stand after '->' has
+// expect: ops.run<indices>(kernel, views...): the number of operands in the indices is not the
+// expect: ops.run<indices>(kernel, views...): a view whose indices are after '->' has const
 // expect: this operation needs all of an index that an operand is cut along
-// expect: an operand of this operation is cut along a dimension that has one element by its
-// expect: one operand of this operation is cut along an index, and another does not follow
+// expect: an operand of this operation is cut along a dimension that has one element according to
+// expect: one operand of this operation is cut along an index, but the placement of another operand
 // expect: a result of this operation lacks the index that an operand is cut along
 // expect: some operands of this operation are replicate and others invariant
 // expect: an operand of this operation is partial (a sum or maximum still to be made), and

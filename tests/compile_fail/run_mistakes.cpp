@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kernels given to ops.run with views that they cannot have.
 // first: ops.run(kernel, views...): a view is partial (a sum still to be made) and the kernel is
-// expect: ops.run(kernel, views...): a view is a partial maximum, of which the kernel has only this
-// expect: ops.run(kernel, views...): the views are not placed alike; if some are cut by rows, other
+// expect: ops.run(kernel, views...): a view is partial_max (a maximum still to be made), so the
+// expect: ops.run(kernel, views...): the views have different placements. If some views are cut by
 // expect: ops.run(kernel, views...): the kernel cannot be called with a queue and these views
 #include "plait/backend/host/threads.hpp"
 #include "plait/run/operations.hpp"

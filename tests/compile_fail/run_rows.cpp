@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rows given to ops.run, and operands that do not fit to them.
-// expect: this operation takes another number of views: give it each operand of its row in
-// expect: ops.run(row, ...): the indices of this row do not say all that must hold; call
-// expect: an operand is a view of another device's memory, as of one on the host: copy it
-// expect: a result of this operation is not partial, and an operand in which it is linear
+// expect: this operation takes another number of views: pass one view for each operand that
+// expect: ops.run(row, ...): the indices of this row do not express all requirements of the
+// expect: an operand is a view of memory that does not belong to this device, such as host memory;
+// expect: a result of this operation is not partial, but an operand in which the operation is
 #include "plait/backend/host/threads.hpp"
 #include "plait/operation/rows.hpp"
 #include "plait/run/operations.hpp"

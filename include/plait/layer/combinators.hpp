@@ -26,11 +26,11 @@ consteval void check_widths() {
 template <std::size_t OutputChannels, std::size_t OutputHeight, std::size_t InputChannels,
           std::size_t InputHeight, int Position>
 consteval void check_images() {
-  static_assert(
-      OutputChannels == InputChannels && OutputHeight == InputHeight,
-      "sequential<...>: the layer at Position takes images of InputChannels channels and "
-      "InputHeight rows, but the layer before it outputs images of OutputChannels channels and "
-      "OutputHeight rows; write L::output of the layer L before it as its image");
+  static_assert(OutputChannels == InputChannels && OutputHeight == InputHeight,
+                "sequential<...>: the layer at Position takes images of InputChannels channels and "
+                "InputHeight rows, but the layer before it outputs images of OutputChannels "
+                "channels and OutputHeight rows; use the output type of the layer before it as the "
+                "image type of this layer");
 }
 
 template <class Value>
@@ -117,8 +117,8 @@ struct loss_inputs<inputs<X, Targets>> {
 template <class L>
 inline constexpr bool is_loss = std::is_same_v<output_of<L>, loss_value>;
 
-/// The number of features that a model outputs, or that a loss takes. It is 0 if the model and the
-/// loss of an objective are exchanged.
+/// The number of features that a model outputs, or that a loss takes. The functions return 0 if the
+/// first argument of an objective is the loss and the second is the model.
 template <class Model, class Loss>
 consteval std::size_t width_made() {
   if constexpr (is_loss<Loss> && !is_loss<Model>) return output_of<Model>::info.width;
@@ -135,17 +135,18 @@ consteval void check_terms() {
   constexpr bool are_losses = (std::is_same_v<typename Losses::output, loss_value> && ...);
   static_assert(are_losses,
                 "sum_of<...>: one of these layers is not a loss; write layers with `using output = "
-                "plait::loss_value;`. A layer that adds a term in mid-model belongs in the model");
+                "plait::loss_value;`. A layer that adds a term to the loss inside the model is "
+                "part of the model, not of sum_of");
   if constexpr (are_losses) {
     using first = loss_inputs<typename std::tuple_element_t<0, std::tuple<Losses...>>::input>;
-    static_assert(
-        ((loss_inputs<typename Losses::input>::width == first::width) && ...),
-        "sum_of<...>: the losses take features of different widths, and each is given all "
-        "outputs of the model; write nn::loss_of_part<Loss, {...}> to give it some");
+    static_assert(((loss_inputs<typename Losses::input>::width == first::width) && ...),
+                  "sum_of<...>: the losses take features of different widths, but each loss "
+                  "receives all outputs of the model; write nn::loss_of_part<Loss, {...}> for a "
+                  "loss that takes only some of the outputs");
     static_assert(((loss_inputs<typename Losses::input>::targets == first::targets) && ...),
                   "sum_of<...>: the losses take different targets; a data set has one kind of "
-                  "targets, so write losses that all take plait::tokens, or plait::reals<W> of "
-                  "one width, or nn::loss_of_part<Loss, {...}> for each loss of another kind");
+                  "targets, so write losses that all take plait::tokens, or plait::reals<W> of one "
+                  "width, or nn::loss_of_part<Loss, {...}> for each loss that takes other targets");
   }
 }
 
@@ -161,10 +162,10 @@ inline constexpr bool is_chain = [] {
 
 }  // namespace detail
 
-/// The layers one after another, as torch.nn.Sequential.
+/// The layers one after another, like torch.nn.Sequential.
 ///
-/// Give it a name, like every combination here: `struct model : sequential<...> {};`. Compiler
-/// messages then say `model` instead of the whole list.
+/// Give this combination a name, as every other combination in this header: `struct model :
+/// sequential<...> {};`. Compiler messages then say `model` instead of the whole list.
 ///
 /// Parameter names: names of a `named` layer begin with its name; other layers are numbered in
 /// depth-first order within the nearest name, as in "0.weight".
@@ -197,9 +198,10 @@ struct residual {
   using input = detail::input_of<L>;
   using output = detail::output_of<L>;
   // Asserted here and not in a function, so that compilers name only this type before the text.
-  static_assert(input::info.width == output::info.width,
-                "residual<L>: L takes the number of features left of == and outputs the number "
-                "right of it; what is added to its input must keep its width");
+  static_assert(
+      input::info.width == output::info.width,
+      "residual<L>: L takes the number of features left of == and outputs the number right of it; "
+      "make the two numbers equal, because the output of L is added to the input");
 };
 
 /// Applies two to four layers to one input. Their outputs, in order, are the inputs of the next
@@ -207,7 +209,8 @@ struct residual {
 template <class First, class... Others>
 struct fan_out {
   static_assert(sizeof...(Others) >= 1 && sizeof...(Others) < ext::input_placements::most,
-                "fan_out<Layers...>: write two to four layers");
+                "fan_out<Layers...>: the number of layers is not two, three or four; write two to "
+                "four layers");
   using concept_tag = layer_tag;
   using combination = fan_out;
   using input =
@@ -215,7 +218,8 @@ struct fan_out {
   using output = inputs<detail::output_of<First>, detail::output_of<Others>...>;
   static_assert(detail::take_alike<input, detail::input_of<First>> &&
                     (detail::take_alike<input, detail::input_of<Others>> && ...),
-                "fan_out<Layers...>: the layers take different inputs; make them equal");
+                "fan_out<Layers...>: the layers have different input types; give all of them the "
+                "same input type");
 };
 
 /// `Count` copies of L one after another, each with its own parameters. L is instantiated once, and
@@ -234,9 +238,10 @@ struct repeat {
   using combination = repeat;
   using input = detail::input_of<L>;
   using output = detail::output_of<L>;
-  static_assert(input::info.width == output::info.width,
-                "repeat<N, L>: L takes the number of features left of == and outputs the number "
-                "right of it; what is repeated must keep its width");
+  static_assert(
+      input::info.width == output::info.width,
+      "repeat<N, L>: L takes the number of features left of == and outputs the number right of it; "
+      "make the two numbers equal, because each copy takes the output of the copy before it");
 };
 
 /// Adds a prefix to the parameter names of L. With an empty name the parameters have the names that
@@ -269,15 +274,16 @@ struct use_form {
 };
 
 /// L with its parameter `Parameter` tied to the parameter `Owner` (its full name, "wte.weight") of
-/// an earlier layer, as the output matrix of GPT-2 is tied to its embedding. The two share one
-/// value. Each use of the parameter has a gradient accumulator, and the accumulators are summed
-/// before the reduction over ranks.
+/// an earlier layer, in the same way as GPT-2 ties its output matrix to the embedding. The two
+/// parameters share one value. Each use of the parameter has a gradient accumulator, and the
+/// accumulators are summed before the reduction over ranks.
 template <class L, class Parameter, ext::name Owner>
 struct tied {
   static_assert((detail::check_is_layer<L>(), true));
-  static_assert(!ext::info_of<Parameter>().is_buffer(),
-                "tied<L, Parameter, Owner>: Parameter is a buffer, of which each layer has its "
-                "own, since it follows that layer's values; tie parameters only");
+  static_assert(
+      !ext::info_of<Parameter>().is_buffer(),
+      "tied<L, Parameter, Owner>: Parameter is a buffer, and a buffer cannot be shared by two "
+      "layers, because it follows the values of its own layer; tie parameters only");
   using concept_tag = layer_tag;
   using combination = tied;
   using input = detail::input_of<L>;
@@ -288,10 +294,10 @@ struct tied {
 /// not trained, have no gradient and no optimizer state, and ranks do not communicate for them.
 /// Without patterns it freezes all parameters.
 ///
-/// A pattern is a parameter's name as L alone would have it in files, in which a `*` stands for any
-/// characters: `frozen<body, "wte.*", "h.*.ln_1.*">`. The number of a copy within a repeat must be
-/// a `*`, because all copies are frozen together. Either all parameters of a layer are frozen or
-/// none.
+/// A pattern is the name that a parameter would have in files if L were the whole model. A `*` in a
+/// pattern matches any characters: `frozen<body, "wte.*", "h.*.ln_1.*">`. The number of a copy
+/// within a repeat must be a `*`, because all copies are frozen together. Either all parameters of
+/// a layer are frozen or none.
 template <class L, ext::name... Patterns>
 struct frozen {
   static_assert((detail::check_is_layer<L>(), true));
@@ -302,7 +308,7 @@ struct frozen {
 };
 
 /// Recomputes the values of L that `What` selects before the backward of L:
-/// `recomputed<granularity::all, attention>`. It overrides the job's policy for L. The input of L
+/// `recomputed<granularity::all, attention>`. This overrides the job's policy for L. The input of L
 /// is kept if the recomputation needs it.
 template <granularity What, class L>
 struct recomputed {

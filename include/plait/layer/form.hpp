@@ -48,7 +48,7 @@ struct input_placements {
 
 namespace plait::ext {
 
-/// The function (body) of a layer to which a clause of a form refers.
+/// The layer's function (body) to which a clause of a form refers.
 enum class layer_body : int { forward, backward_input };
 
 }  // namespace plait::ext
@@ -56,13 +56,13 @@ enum class layer_body : int { forward, backward_input };
 namespace plait {
 
 /// A clause of a form: the placement in which the layer's functions see `Parameter`. If `Parameter`
-/// is a slot, it is the placement of the slot in this form, instead of the default by `follows`.
+/// is a slot, `At` is the placement of the slot in this form, instead of the default that its
+/// `follows` determines.
 ///
-/// Between steps a parameter is stored as the shard that the form uses, and otherwise as invariant.
-/// The transition from the stored to the used placement (and its adjoint, for the gradient) is an
-/// entry of the transition table. For example, `replicate` costs one all_reduce of the gradient per
-/// step; with `partial` one rank alone adds the parameter.
-/// alone adds the parameter.
+/// Between steps a parameter is stored as a shard if the form uses that shard, and otherwise as
+/// invariant. The transition from the stored to the used placement (and its adjoint, for the
+/// gradient) is an entry of the transition table. For example, `replicate` costs one all_reduce of
+/// the gradient per step; with `partial` one rank alone adds the parameter.
 template <class Parameter, placement At>
 struct use {};
 
@@ -76,8 +76,9 @@ struct inner {};
 
 /// A way to divide a layer over tensor ranks, as a typing judgment: the placements that the input,
 /// the parameters and the output of the layer have on a tensor axis. The compiler checks the
-/// layer's functions against it. For example, a linear layer has a column form, with input
-/// replicate, weight shard of its outputs and output shard of the features.
+/// layer's functions against these placements. For example, a linear layer has a column form: its
+/// input is replicate, its weight is cut along the outputs, and its output is cut along the
+/// features.
 ///
 /// Parameters without a `use` are invariant if the input is invariant, else replicate. If a layer
 /// has several inputs, all have the placement `Input`, or `Input` lists one for each:
@@ -89,19 +90,22 @@ struct form {};
 template <placement... At>
 inline constexpr ext::input_placements each = [] {
   constexpr bool is_for_each = sizeof...(At) > 1 && sizeof...(At) <= ext::input_placements::most;
-  static_assert(is_for_each,
-                "each<...>: write two to four placements, one for every input of the layer, in "
-                "their order; write one placement for all in the form without each");
+  static_assert(
+      is_for_each,
+      "each<...>: write two to four placements, one for each input of the layer, in order; if all "
+      "inputs have the same placement, write that placement in form<...>, without each");
   if constexpr (is_for_each) return ext::input_placements{At...};
   else return ext::input_placements{};
 }();
 
-/// A clause of a form that cuts features. `Count` must be a multiple of the number of ranks; it
-/// replaces the layer's `units`. The number of ranks must be a multiple of `MultipleOf`.
+/// A clause of a form that cuts features. `Count`, the number of blocks of features that must stay
+/// whole, replaces the layer's `units` and must be a multiple of the number of ranks. The number of
+/// ranks must be a multiple of `MultipleOf`.
 template <std::size_t Count, std::size_t MultipleOf = 1>
 struct units_of {};
 
-/// Parameter `Parameter`, cut along dimension `Dim` (along each of the dimension's `Parts` pieces).
+/// A clause of a form: `Parameter` is cut along dimension `Dim` (along each of the dimension's
+/// `Parts` pieces).
 ///
 /// Example (tests/reference/names_in_use_test.cpp forms):
 ///     using forms = plait::forms<
@@ -111,7 +115,8 @@ struct units_of {};
 template <class Parameter, int Dim, int Parts = 1>
 using split = use<Parameter, shard<Dim, Parts>>;
 
-/// Parameter `Parameter` is added on one rank only, so that a sum over ranks contains it once.
+/// A clause of a form: `Parameter` is added on one rank only, so that a sum over ranks contains it
+/// once.
 template <class Parameter>
 using once = use<Parameter, partial>;
 
@@ -123,11 +128,11 @@ using by_features = form<"features", shard<dim::features>, shard<dim::features>>
 /// Each rank computes its block of the positions (layers that process rows one by one).
 template <class... Clauses>
 using by_sequence = form<"sequence", shard<dim::sequence>, shard<dim::sequence>, Clauses...>;
-/// Each rank computes a block of the output features from the whole input, as Megatron's
+/// Each rank computes a block of the output features from the whole input, like Megatron's
 /// ColumnParallelLinear.
 template <class... Clauses>
 using column = form<"column", replicate, shard<dim::features>, Clauses...>;
-/// Each rank computes a summand of the output from its block of the input features, as Megatron's
+/// Each rank computes a summand of the output from its block of the input features, like Megatron's
 /// RowParallelLinear.
 template <class... Clauses>
 using row_split = form<"row", shard<dim::features>, partial, Clauses...>;
@@ -150,9 +155,10 @@ namespace plait::ext {
 /// forward or backward_input. It sums over the ranks that have different samples. A form lists all
 /// such sums, in their order.
 ///
-/// A layer with such a clause mixes the samples of a microbatch, as batch norm does. It computes
-/// its sums only in training: not in evaluation or if it is frozen, when `l.context.reads_buffers`
-/// is true, and not when its forward is recomputed, when `l.context.recomputes` is true.
+/// A layer with such a clause mixes the samples of a microbatch, as batch norm does. The layer
+/// computes its sums only in training. It does not compute them in evaluation or if it is frozen
+/// (`l.context.reads_buffers` is then true), nor when its forward is recomputed
+/// (`l.context.recomputes` is then true).
 ///
 /// Example (tests/reference/names_in_use_test.cpp batch_sum):
 ///     using summed = plait::form<
@@ -173,11 +179,11 @@ struct form_info {
     placement from{}, to{};
     std::size_t width = 0;
     slot_element element = slot_element::accumulate;
-    bool over_samples = false;  ///< true for a batch_sum, which stays placed `from`; false for a
+    bool over_samples = false;  ///< true for a batch_sum, whose placement stays `from`; false for a
                                 ///< move of values per row
     layer_body body = layer_body::forward;
 
-    /// The number of values on each of `ranks` tensor ranks, for a batch_sum.
+    /// Returns the number of values of a batch_sum that each of `ranks` tensor ranks has.
     [[nodiscard]] constexpr std::size_t local_width(int ranks) const {
       return is_shard(from) ? width / static_cast<std::size_t>(ranks) : width;
     }
@@ -201,17 +207,18 @@ struct form_info {
   /// The placements of all slots of a formula, by the numbers of the slots. If set, they replace
   /// `slots`.
   static_view<placement> slot_placements{};
-  /// The number that the number of ranks must divide, 0 if any number may be: the common divisor of
-  /// all lengths that the form cuts, each divided by its parts.
+  /// The number of ranks must divide this number; 0: any number of ranks is allowed. The number is
+  /// the common divisor of the lengths of all dimensions that the form cuts, each divided by its
+  /// parts.
   std::size_t divisible = 0;
   bool cuts_in_parts = true;  ///< false: the form is impossible, because parts of a cut dimension
                               ///< would have unequal lengths
-  /// The number of blocks of features that must stay whole, such as heads, if the form sets it; 0:
-  /// the `units` of the layer.
+  /// The number of blocks of features that must stay whole, such as heads; 0: the form does not set
+  /// this number, so the layer's `units` holds.
   std::size_t units = 0;
   std::size_t multiple = 1;  ///< the number of ranks must be a multiple of this number
-  /// The FLOPs per row that ranks divide among themselves, of all FLOPs of the layer. A negative
-  /// number means all FLOPs if an input or the output is cut, and otherwise none.
+  /// The part of the layer's FLOPs per row that ranks divide among themselves. A negative number
+  /// means all FLOPs if an input or the output is cut, and otherwise none.
   double shared_flops = -1;
 
   /// Returns true if a body calls ops.move.
@@ -279,8 +286,9 @@ struct clause_keys {
   static constexpr std::size_t inputs = Inputs;
 };
 
-/// The fault of a form. `leaf_of` asserts that there is none, and not the functions that find it:
-/// compilers print the names of all enclosing templates before the text of an assertion.
+/// The fault of a form. `leaf_of` asserts that there is no fault. The functions that find faults
+/// assert nothing, because compilers print the names of all enclosing templates before the text of
+/// an assertion.
 enum class form_problem : int {
   none,
   not_a_form,
@@ -295,8 +303,9 @@ enum class form_problem : int {
   input_count,
 };
 
-/// Returns true if no communication brings a parameter from its stored placement to `used`, and at
-/// most a sum brings its gradient back. Steps support no other transitions of parameters.
+/// Returns true if a parameter changes from its stored placement to `used` without communication,
+/// and its gradient changes back by a sum at most. Steps support no other transitions of
+/// parameters.
 constexpr bool is_kept_parameter(placement used) {
   auto const row = transition_between(planning::stored(used), used);
   auto const back = adjoint(row);
@@ -364,9 +373,10 @@ inline constexpr clause_info clause_of<Keys, batch_sum<At, Width, Body>> = [] {
 
 template <class Keys, std::size_t Count, std::size_t MultipleOf>
 inline constexpr clause_info clause_of<Keys, units_of<Count, MultipleOf>> = [] {
-  static_assert(MultipleOf > 0 && Count % MultipleOf == 0,
-                "units_of<Count, MultipleOf>: Count is not a multiple of MultipleOf, so no number "
-                "of ranks divides the one and is a multiple of the other");
+  static_assert(
+      MultipleOf > 0 && Count % MultipleOf == 0,
+      "units_of<Count, MultipleOf>: Count is not a multiple of MultipleOf, so no number of ranks "
+      "divides Count and is a multiple of MultipleOf; make Count a multiple of MultipleOf");
   return clause_info{form_problem::none, clause_info::kind::units, 0, {}, {}, Count, MultipleOf};
 }();
 
@@ -451,9 +461,9 @@ constexpr bool labels_differ(auto const& table) {
 
 namespace plait::ext {
 
-/// Returns the placement of a slot of a layer in form `form`. A clause of the form decides; without
-/// one, the slot's `follows` decides if the form cuts features, and the slot is cut by positions if
-/// the form cuts positions.
+/// Returns the placement of a slot of a layer in form `form`. A clause of the form decides. Without
+/// such a clause, the slot's `follows` decides if the form cuts features, and the slot is cut by
+/// positions if the form cuts positions.
 constexpr placement placement_of(slot_info const& slot, form_info const& form) {
   if (form.slot_placements.size() > 0) return form.slot_placements[slot.number];
   for (int i = 0; i < form.slot_count; ++i)

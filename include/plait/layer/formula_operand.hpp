@@ -5,8 +5,8 @@
 
 namespace plait::formula {
 
-/// The base of all types that may appear in a formula. Argument-dependent lookup finds the
-/// operators and functions of formulas through it.
+/// The base of all types that may appear in a formula. Because of this base, argument-dependent
+/// lookup finds the operators and functions of formulas.
 struct operand_base {};
 
 /// A value in a formula: an input, a parameter, a number, or an operation on such values.

@@ -70,9 +70,10 @@ struct aliasing {
 /// all other parameters are cleared before the step.
 ///
 /// `backward` is called with l.dx and l.dp. A member whose gradient is not needed is missing: l.dx
-/// in the model's first layer, l.dp in a frozen layer. The body tests for it by `if constexpr
-/// (requires { l.dx; })`. A layer may have backward_input and backward_parameters as well: they are
-/// called if only one gradient is needed, and by schedules that split the backward into halves.
+/// in the model's first layer, l.dp in a frozen layer. The body tests for such a member by `if
+/// constexpr (requires { l.dx; })`. A layer may have backward_input and backward_parameters as
+/// well: they are called if only one gradient is needed, and by schedules that split the backward
+/// into halves.
 ///
 /// takes_weights: the loss multiplies the term and the gradient of each row by the weight of the
 /// row.
@@ -148,8 +149,8 @@ consteval void check_is_layer() {
   if constexpr (!layer<L> && has_formula<L>) {
     constexpr bool has_tag = requires { typename L::concept_tag; };
     static_assert(!has_tag,
-                  "this layer has `formula` and also says `using concept_tag`, which is for layers "
-                  "with bodies of their own; leave concept_tag out");
+                  "this layer has `formula` and also declares `using concept_tag`, which is only "
+                  "for layers that define their own bodies; leave concept_tag out");
     static_assert(has_tag,
                   "this layer has `formula` and no `input`; write `using input = "
                   "plait::features<Width>;` or `plait::tokens`");
@@ -187,9 +188,10 @@ struct leaf_info {
   static_view<form_info> frozen_forms{};  ///< `forms` without sums over samples
   slots_info saved{};
   slots_info scratch{};
-  std::size_t sequence = 0;       ///< positions of a sample; 0: any number
-  std::size_t units = 0;          ///< 0: features may be cut anywhere
-  std::size_t mixes_samples = 0;  ///< size of groups of dependent samples; 0: none
+  std::size_t sequence = 0;  ///< positions of a sample; 0: any number
+  std::size_t units = 0;     ///< 0: features may be cut anywhere
+  std::size_t mixes_samples =
+      0;  ///< samples in a group whose outputs depend on each other; 0: samples are independent
   double flops_per_row = 0;
   aliasing may_alias{};
   int overwrites_gradient = -1;  // index of the parameter whose gradient is overwritten; -1: none
@@ -205,12 +207,13 @@ struct leaf_info {
   bool has_prepare = false;
 
   [[nodiscard]] constexpr value_info input() const { return inputs[0]; }
-  /// The number of inputs that are outputs of other layers, which the targets of a loss are not.
+  /// Returns the number of inputs that come from other layers; the targets of a loss come from the
+  /// data set.
   [[nodiscard]] constexpr int flowing_inputs() const { return is_loss ? 1 : input_count; }
   [[nodiscard]] constexpr bool has_term() const { return is_loss || adds_to_loss; }
   [[nodiscard]] constexpr bool is_trained() const { return parameters.size() > 0 && !is_frozen; }
-  /// Returns true if the gradients of the parameters can be computed alone, after the gradient of
-  /// the input.
+  /// Returns true if the gradients of the parameters can be computed in a separate call, after the
+  /// gradient of the input.
   [[nodiscard]] constexpr bool has_halves() const {
     return !joins_backward || (has_backward_input && has_backward_parameters);
   }
@@ -455,24 +458,24 @@ inline constexpr leaf_info leaf_of = [] {
                 "l)`");
   static_assert(detail::read_inputs<typename L::input>::count <= leaf_info::most_inputs,
                 "inputs<...>: a layer may have four inputs at most; put two side by side into one");
-  static_assert(
-      !std::is_same_v<typename L::output, loss_value> ||
-          !detail::compares_with_features<typename L::input>,
-      "this loss takes plait::features<W> twice; values from the data set are plait::tokens or "
-      "plait::reals<W>: write plait::inputs<plait::features<W>, plait::reals<W>>");
+  static_assert(!std::is_same_v<typename L::output, loss_value> ||
+                    !detail::compares_with_features<typename L::input>,
+                "this loss takes plait::features<W> twice; its second input comes from the data "
+                "set and must be plait::tokens or plait::reals<W>: write "
+                "plait::inputs<plait::features<W>, plait::reals<W>>");
   using lists = detail::lists_of<L>;
   static_assert(
       !detail::has_any_forward_backward<L>() || requires { typename L::joint_body_of; },
-      "this layer has `forward_backward` and does not say whose bodies it joins, which a "
-      "layer that derives from it may replace; write `using joint_body_of = ...;`, the "
-      "layer itself");
+      "this layer has `forward_backward` but does not declare to which layer this function "
+      "belongs, and a derived layer may replace the other bodies; write `using joint_body_of = "
+      "...;` with the type of this layer");
   static_assert(
       !detail::has_forward_backward<L>() ||
           (std::is_same_v<typename L::output, loss_value> &&
            detail::read_slots(typename lists::saved{}).keeps_input && lists::parameters::size == 0),
-      "this layer has `forward_backward`, and it is not a loss, does not save its input or has "
-      "parameters; only a loss without parameters is computed together with its gradient, when its "
-      "backward begins: write `using output = plait::loss_value;` and `using saved = "
+      "this layer has `forward_backward`, but it is not a loss, does not save its input, or has "
+      "parameters; only a loss without parameters that saves its input may compute the loss and "
+      "its gradient together. Write `using output = plait::loss_value;` and `using saved = "
       "plait::saved<plait::input_slot, ...>;`, or leave forward_backward out");
   static_assert(lists::parameters::size <= form_info::most_parameters,
                 "parameter_list<...>: a layer may have eight parameters at most; split the layer");
@@ -482,8 +485,8 @@ inline constexpr leaf_info leaf_of = [] {
       "slot<Label, PerRow>; parameters need not be listed");
   static_assert(detail::own_slots<typename lists::saved> <= slots_info::most_slots &&
                     detail::own_slots<typename lists::scratch> <= slots_info::most_slots,
-                "saved<...> or scratch<...>: a layer may have 32 slots of its own in each; "
-                "make one wider slot of several");
+                "saved<...> or scratch<...>: each list may contain at most 32 slots of the layer's "
+                "own; combine several slots into one wider slot");
   if constexpr (constexpr int place = lists::problem::place; place >= 0) {
     using form = typename lists::problem::template form_at<place>;
     constexpr auto what = detail::form_as_read<typename lists::keys, form>.problem;
@@ -498,30 +501,33 @@ inline constexpr leaf_info leaf_of = [] {
                   "form<...>: a clause names a parameter that is not in the layer's "
                   "parameter_list, or a slot that is in neither saved<...> nor scratch<...>; list "
                   "it there");
-    static_assert(what != not_kept || detail::is_sound<form>,
-                  "use<Parameter, placement>: the table lacks the row from how this parameter is "
-                  "kept to placement, or its gradient would be no sum; allowed are invariant, "
-                  "replicate, shard<dimension> and partial");
-    static_assert(what != no_inner_move || detail::is_sound<form>,
-                  "inner<From, To, Width>: ops.move does no such transition, as it works in place; "
-                  "write one of the rows partial or partial_max -> invariant or replicate");
+    static_assert(
+        what != not_kept || detail::is_sound<form>,
+        "use<Parameter, placement>: the table of transitions has no row from the stored placement "
+        "of this parameter to placement, or the gradient of the parameter would not be a sum; "
+        "allowed are invariant, replicate, shard<dimension> and partial");
+    static_assert(
+        what != no_inner_move || detail::is_sound<form>,
+        "inner<From, To, Width>: ops.move works in place and cannot make this transition; From "
+        "must be partial or partial_max, and To must be invariant or replicate");
     static_assert(
         what != clause_count || detail::is_sound<form>,
         "form<...>: a form may have sixteen clauses at most; leave out each use<...> that "
         "repeats the default, or split the layer");
     static_assert(what != slot_use_count || detail::is_sound<form>,
                   "form<...>: a form may have eight use<Slot, placement> at most; leave out each "
-                  "that repeats the default, or make one wider slot of several");
+                  "that repeats the default, or combine several slots into one wider slot");
     static_assert(what != inner_count || detail::is_sound<form>,
                   "form<...>: a form may have four inner<...> and batch_sum<...> at most; put "
                   "values that move at the same time side by side in one slot");
     static_assert(what != no_whole_value || detail::is_sound<form>,
-                  "form<Label, Input, Output, Clauses...>: the table lacks the row from Input or "
-                  "Output to invariant, by which predictions are made whole; allowed are "
-                  "replicate, invariant, shard<dimension>, partial and only<rank>");
-    static_assert(what != input_count || detail::is_sound<form>,
-                  "form<Label, each<...>, Output, Clauses...>: the layer has another number of "
-                  "inputs; each<...> has one placement for every input, in their order");
+                  "form<Label, Input, Output, Clauses...>: the table of transitions has no row "
+                  "from Input or Output to invariant, which is needed to make predictions whole; "
+                  "allowed are replicate, invariant, shard<dimension>, partial and only<rank>");
+    static_assert(
+        what != input_count || detail::is_sound<form>,
+        "form<Label, each<...>, Output, Clauses...>: the number of placements in each<...> is not "
+        "the number of inputs of the layer; write one placement for each input, in order");
   }
   constexpr auto& table = detail::form_table<typename lists::keys, typename lists::forms>;
   constexpr bool is_derived = requires {
@@ -533,8 +539,8 @@ inline constexpr leaf_info leaf_of = [] {
                 "forms<...>: two forms of this layer have the same label; give each its own, "
                 "form<Label, Input, Output, Clauses...>");
   static_assert(detail::place_of_overwritten<L>() >= 0,
-                "overwrites_gradient of this layer is not one of its parameters; name one of its "
-                "parameter_list, or take it out");
+                "`overwrites_gradient` of this layer is not one of the layer's parameters; name a "
+                "parameter of its parameter_list, or leave overwrites_gradient out");
   auto info = detail::read_leaf<L>();
   auto& forms = detail::forms_of_leaf<L>;
   info.forms = info.frozen_forms = {forms.data(), int(forms.size())};

@@ -25,9 +25,9 @@ template <class L>
   requires std::is_final_v<L>
 struct body_probe<L> {};
 
-/// Returns true if L has a body of that name. A type cannot derive from an L that is final. Such an
-/// L is tested by a call with each possible number of arguments, which does not instantiate the
-/// body either.
+/// Returns true if L has the body that is named in the function's name. A type cannot derive from a
+/// final L. So a final L is tested by a call with each possible number of arguments, which does not
+/// instantiate the body either.
 template <class L>
 constexpr bool has_forward() {
   if constexpr (std::is_final_v<L>)
@@ -59,8 +59,8 @@ constexpr bool has_any_forward_backward() {
   if constexpr (std::is_final_v<L>) return requires(any_argument& a) { L::forward_backward(a, a); };
   else return !requires { body_probe<L>::forward_backward; };
 }
-/// Returns true if L itself declares a forward_backward. An inherited one does not count, because
-/// the derived layer may have replaced its other bodies.
+/// Returns true if L itself declares a forward_backward. An inherited forward_backward does not
+/// count, because the derived layer may have replaced its other bodies.
 template <class L>
 constexpr bool has_forward_backward() {
   if constexpr (requires { typename L::joint_body_of; })

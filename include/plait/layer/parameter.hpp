@@ -13,15 +13,15 @@
 
 namespace plait {
 
-/// The lengths of a parameter's dimensions, slowest first; one or two of them.
+/// The lengths of a parameter's one or two dimensions, slowest first.
 ///
 /// Example (tests/reference/names_in_use_test.cpp extents):
 ///     using table = plait::extents<50257, 768>;  // a matrix; plait::extents<768> is a vector
 template <std::size_t... Lengths>
 struct extents {
   static_assert(sizeof...(Lengths) == 1 || sizeof...(Lengths) == 2,
-                "extents<...>: a parameter is a vector or a matrix; merge further dimensions into "
-                "the second (placements can cut it in parts)");
+                "extents<...>: a parameter has one or two dimensions; merge all further dimensions "
+                "into the second, which placements can cut in parts");
   static constexpr int rank = sizeof...(Lengths);
   static constexpr std::array<std::size_t, sizeof...(Lengths)> lengths{Lengths...};
   static constexpr std::size_t count = (Lengths * ...);
@@ -42,7 +42,8 @@ namespace plait::nn {
 template <std::size_t... Lengths>
 struct file_shape {
   static_assert(sizeof...(Lengths) >= 1 && sizeof...(Lengths) <= 4,
-                "file_shape<...>: a parameter has one to four lengths in files");
+                "file_shape<...>: files store a parameter with one to four lengths; write one to "
+                "four numbers");
   static constexpr std::array<std::size_t, sizeof...(Lengths)> lengths{Lengths...};
   static constexpr std::size_t count = (Lengths * ...);
 };
@@ -98,7 +99,7 @@ namespace plait {
 ///
 /// The last `Padding` entries of the first dimension only make its length divisible. They are 0
 /// before and after every step, and files do not contain them. Files store the parameter with the
-/// lengths of `InFiles`, an nn::file_shape, or else with the lengths of `Extents`.
+/// lengths of `InFiles` if it is an nn::file_shape, and otherwise with the lengths of `Extents`.
 ///
 /// Example (tests/reference/names_in_use_test.cpp parameter):
 ///     using weight = plait::parameter<"weight", plait::extents<In, Out>, plait::normal(0.02)>;
@@ -106,9 +107,10 @@ namespace plait {
 template <ext::name Label, class Extents, initializer Initial = constant(0.0),
           std::size_t Padding = 0, class InFiles = Extents>
 struct parameter : formula::operand_base {
-  static_assert(Padding < Extents::lengths[0],
-                "parameter<Label, Extents, Initial, Padding>: nothing but padding; the first of "
-                "the extents is the length with its padding");
+  static_assert(
+      Padding < Extents::lengths[0],
+      "parameter<Label, Extents, Initial, Padding>: the parameter consists of padding only; the "
+      "first of Extents is the length including the padding, so make it greater than Padding");
   static_assert(detail::has_shape_of_files<Extents, InFiles, Padding>,
                 "parameter<Label, Extents, Initial, Padding, file_shape<...>>: file_shape is for a "
                 "matrix without padding; its first length must be the number of rows, and the "
@@ -129,8 +131,8 @@ namespace plait::nn {
 struct buffer_rule {
   std::int64_t nano = 0;  ///< the share, in units of 1e-9
 };
-/// Returns the rule of an exponential moving average with this share. PyTorch calls the share of a
-/// norm its momentum.
+/// Returns the rule of an exponential moving average with this share. PyTorch calls this share the
+/// `momentum` of a norm layer.
 /// Errors: does not compile for a share outside [1e-9, 1].
 consteval buffer_rule moving_average(double share) {
   if (!(share >= 1e-9 && share <= 1)) throw "moving_average(share): the share must be in [1e-9, 1]";
@@ -138,14 +140,14 @@ consteval buffer_rule moving_average(double share) {
 }
 
 /// State of a layer that is not trained, such as the running mean of batch norm. It is listed in
-/// `parameter_list`, with a name, lengths and an initial value as a parameter.
+/// `parameter_list`, with a name, lengths and an initial value, in the same way as a parameter.
 ///
 /// The values that `backward_parameters` adds to `l.dp[...]` are summed over microbatches and ranks
 /// together with the gradients, in the same messages. After a step's last exchange the buffer is
 /// updated once from that sum, by `Rule`. A skipped step changes nothing. A buffer is saved, loaded
-/// and exported as a parameter. It has no optimizer state, and is not part of gradient norm,
-/// clipping, weight decay and weight averages; while averaged weights are in use it keeps its own
-/// value.
+/// and exported like a parameter. A buffer has no optimizer state, and gradient norm, clipping,
+/// weight decay and weight averages leave it out. While averaged weights are in use, the buffer
+/// keeps its own value.
 ///
 /// Units: a sum over the global batch becomes a mean if each sample's value is multiplied by
 ///        l.context.sample_share().
@@ -166,7 +168,7 @@ struct buffer : parameter<Label, Extents, Initial> {
 
 namespace plait {
 
-/// The parameters of a layer, in the order in which files and `l.p` have them.
+/// The parameters of a layer, in the order in which files and `l.p` contain them.
 ///
 /// Example (tests/reference/names_in_use_test.cpp parameter_list):
 ///     using parameters =
@@ -192,13 +194,14 @@ struct parameter_info {
   /// rank_in_files is 0.
   std::array<std::size_t, 4> lengths_in_files{};
   int rank_in_files = 0;
-  std::int64_t momentum_nano = 0;  ///< weight of a step's value in a buffer, in 1e-9; 0: no buffer
+  std::int64_t momentum_nano =
+      0;  ///< weight of a step's value in a buffer, in units of 1e-9; 0: not a buffer
 
   /// True if the parameter is not trained but follows measured values; see nn::buffer.
   [[nodiscard]] constexpr bool is_buffer() const { return momentum_nano != 0; }
   /// The number of elements, including the padding.
   [[nodiscard]] constexpr std::size_t count() const { return rows * columns; }
-  /// Returns the parameter as files have it, without the padding at its end.
+  /// Returns the description of the parameter as files store it, without the padding at its end.
   [[nodiscard]] constexpr parameter_info unpadded() const {
     parameter_info out = *this;
     (rank == 2 ? out.rows : out.columns) -= padding;

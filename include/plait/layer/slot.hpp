@@ -29,7 +29,7 @@ struct input_slot {};
 struct output_slot {};
 
 /// The dependence of a slot's size on the form. With `features`, a rank that holds a shard of the
-/// features has correspondingly fewer values per row. A form may override it by use<Slot,
+/// features has correspondingly fewer values per row. A form may override this by use<Slot,
 /// placement>.
 enum class follows : int { rows, features };
 
@@ -38,8 +38,8 @@ enum class follows : int { rows, features };
 enum class slot_element : int { compute, accumulate };
 
 /// Decides if a saved slot may be recomputed. A slot with `always` is kept from the forward to the
-/// backward under every `recompute` policy. It is for values that must not be recomputed, such as
-/// routes to experts or the statistics of a batch.
+/// backward under every `recompute` policy. Use `always` for values that must not be recomputed,
+/// such as routes to experts or the statistics of a batch.
 enum class slot_kept : int { as_other_values, always };
 
 /// A tensor that belongs to a layer, with `PerRow` values for each row. Its type is also its key:

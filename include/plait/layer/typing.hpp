@@ -14,10 +14,8 @@
 /// The placements that the operands and the result of an operation may have on one axis.
 ///
 /// An operation on local blocks is sound if the local results form the global result, and if the
-/// gradients, in the dual placements, are sound, too. For example, x cut by columns times w cut by
-/// rows is a partial product. The sound combinations follow from the indices of the operands
-/// (operation/rows.hpp).
-/// by rows is a partial product. The sound combinations follow from the indices of the operands
+/// gradients, in the dual placements, are sound, too. For example, the product of x cut by columns
+/// and w cut by rows is partial. The sound combinations follow from the indices of the operands
 /// (operation/rows.hpp).
 namespace plait::typing {
 
@@ -54,7 +52,8 @@ inline constexpr linearity linearity_of = [] {
   return linearity::none;
 }();
 
-/// The placement of an argument of an operation (`no_rule` if it has none), and if it is written.
+/// The placement of an argument of an operation (`no_rule` if it has none), and a flag that is true
+/// if the operation writes the argument.
 struct own_operand {
   placement at;
   bool is_written;
@@ -91,7 +90,8 @@ constexpr bool runs_on(std::initializer_list<own_operand> operands) {
 // -ftemplate-backtrace-limit=1 then omits both the constant and the operation, whose name contains
 // the types of all views.
 
-/// Refuses to write const elements. `T`: the element type of a view that an operation writes.
+/// Fails to compile if an operation writes to a view with const elements. `T`: the element type of
+/// a view that an operation writes.
 template <class T>
 consteval void check_written() {
   static_assert(!std::is_const_v<T>,
@@ -106,10 +106,10 @@ template <bool SameType, placement At, placement Out>
 consteval void check_copy() {
   static_assert(SameType,
                 "ops.copy(x, y): x and y have elements of different types; write ops.map(f, x, y), "
-                "or give a slot the other slot_element");
+                "or declare the slot with the other slot_element");
   static_assert(At == Out,
-                "ops.copy(x, y): x and y must have one placement; correct the form, or the view "
-                "that is not placed as the form says");
+                "ops.copy(x, y): x and y must have the same placement; correct the form, or the "
+                "view whose placement differs from the form");
 }
 template <bool SameType, placement At, placement Out>
 inline constexpr bool sound_copy = (check_copy<SameType, At, Out>(), true);
@@ -142,28 +142,29 @@ consteval void check_map() {
   static_assert(((Operands != partial_max) && ...) && Out != partial_max,
                 "ops.map(f, x, y): x or y is partial_max, and f of a maximum is not the maximum of "
                 "f; write ops.move<plait::invariant>(x) first");
-  static_assert(How != linearity::none || sums == 0,
-                "ops.map(f, x, y): f is not linear and x is partial (a sum still to be made): f of "
-                "a summand is not a summand of f; give the form an input that is not partial, or "
-                "declare in f `static constexpr bool is_linear = true;` if it is linear in all "
-                "operands together, `is_linear_in_last` if in the last one only");
+  static_assert(
+      How != linearity::none || sums == 0,
+      "ops.map(f, x, y): f is not linear and x is partial (a sum still to be made): f of a summand "
+      "is not a summand of f; use a form in which x is not partial. If f is linear in all operands "
+      "together, declare in f `static constexpr bool is_linear = true;`; if f is linear in the "
+      "last operand only, declare `is_linear_in_last` instead");
   static_assert(How != linearity::in_last || sums <= 1,
                 "ops.map(f, a, b, y): f is linear in its last operand only (is_linear_in_last) and "
-                "both a and b are partial: a product of sums is not the sum of the products; use a "
-                "as replicate (ops.move<plait::replicate>(a)), or declare `is_linear = true` if f "
+                "both a and b are partial: a product of sums is not the sum of the products; make "
+                "a replicate by ops.move<plait::replicate>(a), or declare `is_linear = true` if f "
                 "is linear in a and b together, as a + b is");
-  static_assert(maps<How, Out, Operands...> || ((Operands == partial_max) || ...) ||
-                    Out == partial_max || (How == linearity::none && sums > 0) ||
-                    (How == linearity::in_last && sums > 1),
-                "ops.map(f, x, y): operands and result must have one placement (or, if f says "
-                "is_linear_in_last, the last operand and the result partial and the others "
-                "replicate); correct the form, or the view that is not placed as the form says");
+  static_assert(
+      maps<How, Out, Operands...> || ((Operands == partial_max) || ...) || Out == partial_max ||
+          (How == linearity::none && sums > 0) || (How == linearity::in_last && sums > 1),
+      "ops.map(f, x, y): operands and result must have the same placement; correct the form, or "
+      "the view whose placement differs from the form. If f declares is_linear_in_last, the last "
+      "operand and the result may also be partial while the other operands are replicate");
 }
 template <linearity How, placement Out, placement... Operands>
 inline constexpr bool sound_map = (check_map<How, Out, Operands...>(), true);
 
-/// The width of the blocks of columns within which a function reads a row, which it declares by
-/// `block`; 0 if it may read the whole row.
+/// The width of the blocks of columns to which a function limits its reads of a row. The function
+/// declares the width by `block`; 0 means that it may read the whole row.
 template <class Function>
 inline constexpr std::size_t block_of = [] {
   if constexpr (requires { Function::block; }) return std::size_t{Function::block};
@@ -189,8 +190,8 @@ inline constexpr std::size_t read_block_of = [] {
   else return block_of<Function>;
 }();
 
-/// True if a map_at function may read these operands. They are placed as the result, or are
-/// replicate if the result is cut; partial operands follow the rules of a map.
+/// True if a map_at function may read these operands. The operands have the placement of the
+/// result, or are replicate if the result is cut. Partial operands follow the rules of a map.
 template <linearity How, placement Out, placement... Operands>
 inline constexpr bool maps_at =
     (Out != partial_max) &&
@@ -203,62 +204,68 @@ inline constexpr bool maps_at<How, partial> = false;
 template <linearity How, std::size_t Block, placement Out, placement... Operands>
 consteval void check_map_at() {
   constexpr bool whole_rows = !is_columns(Out) && !(is_columns(Operands) || ... || false);
-  static_assert(Block > 0 || whole_rows,
-                "ops.map_at(f, y, views...): y or a view is cut by columns, and f may read the "
-                "whole row; declare in f `static constexpr std::size_t block = N;` if it reads "
-                "none but the N columns around its own, or give the form rows that are whole");
-  static_assert(((Out.parts == 1) && ... && (Operands.parts == 1)),
-                "ops.map_at(f, y, views...): y or a view is cut in several parts, so that this "
-                "rank's columns are not adjacent; give the form shard<dim::features>");
+  static_assert(
+      Block > 0 || whole_rows,
+      "ops.map_at(f, y, views...): y or a view is cut by columns, but f may read the whole row; if "
+      "f reads only the block of N columns that contains its own column, declare in f `static "
+      "constexpr std::size_t block = N;`. Otherwise use a form in which rows are whole");
+  static_assert(
+      ((Out.parts == 1) && ... && (Operands.parts == 1)),
+      "ops.map_at(f, y, views...): y or a view is cut in several parts, so that this rank's "
+      "columns are not adjacent; write shard<dim::features>, without parts, in the form");
   static_assert(maps_at<How, Out, Operands...>,
-                "ops.map_at(f, y, views...): the views must be placed as y, or replicate if y is "
-                "cut; partial (a sum still to be made) only if f declares `is_linear`, or "
-                "`is_linear_in_last` with the other views replicate; correct the form, or the view "
-                "that is not placed as the form says");
+                "ops.map_at(f, y, views...): each view must have the placement of y, or be "
+                "replicate if y is cut. A view may be partial (a sum still to be made) only if f "
+                "declares `is_linear`, or declares `is_linear_in_last` and the other views are "
+                "replicate; correct the form, or the view whose placement differs from the form");
 }
 template <linearity How, std::size_t Block, placement Out, placement... Operands>
 inline constexpr bool sound_map_at = (check_map_at<How, Block, Out, Operands...>(), true);
 
 template <bool CanBeCalled>
 consteval void check_function_at() {
-  static_assert(CanBeCalled,
-                "ops.map_at(f, y, views...): f cannot be called with a place and a row of each "
-                "view; write `PLAIT_HOST_DEVICE auto operator()(plait::ext::element_place const& "
-                "at, auto row) const`, with as many rows as there are views, which returns one "
-                "number");
+  static_assert(
+      CanBeCalled,
+      "ops.map_at(f, y, views...): f cannot be called with a place and one row of each view; write "
+      "`PLAIT_HOST_DEVICE auto operator()(plait::ext::element_place const& at, auto row) const`, "
+      "with one parameter `row` for each view, and return one number");
 }
 template <bool CanBeCalled>
 inline constexpr bool sound_function_at = (check_function_at<CanBeCalled>(), true);
 
-/// `Piece`: the number of columns of one rank if a form is cut over the largest number of ranks.
+/// Fails to compile if a cut of the features may go through a block. `Piece`: the number of columns
+/// of one rank if the largest possible number of ranks cuts the form.
 template <std::size_t Piece, std::size_t Block>
 consteval void check_blocks() {
   static_assert(Block == 0 || Piece % Block == 0,
                 "ops.map_at(f, y, views...): the form lets ranks cut the features into pieces of "
-                "Piece columns, and f reads blocks of Block: a cut may go through a block; write "
-                "`static constexpr std::size_t units = ...;`, the number of blocks, in the layer, "
-                "or units_of<...> in the form");
+                "Piece columns, but f reads blocks of Block columns, so a cut may go through a "
+                "block; declare the number of blocks, by `static constexpr std::size_t units = "
+                "...;` in the layer or by units_of<...> in the form");
 }
 template <std::size_t Piece, std::size_t Block>
 inline constexpr bool sound_blocks = (check_blocks<Piece, Block>(), true);
 
-/// `Linear`: the kernel declares that it is linear in all operands that it reads together.
+/// Fails to compile if a kernel cannot run on views with these placements. `Linear`: true if the
+/// kernel declares that it is linear in all operands that it reads, taken together.
 template <bool Linear, class... Views>
 consteval void check_run() {
   static_assert(((own_operand_of<Views>().at != partial_max) && ...),
-                "ops.run(kernel, views...): a view is a partial maximum, of which the kernel has "
-                "only this rank's part; write ops.move<plait::invariant>(view) first, or declare "
-                "`static constexpr bool any_placement = true;` in a kernel that makes it");
-  static_assert(Linear || main_operand({own_operand_of<Views>()...}) != partial,
-                "ops.run(kernel, views...): a view is partial (a sum still to be made) and the "
-                "kernel is not said to be linear: it would be run on a summand; give the form a "
-                "value that is not partial, or declare `static constexpr bool is_linear = true;` "
-                "in the kernel");
-  static_assert(runs_on({own_operand_of<Views>()...}),
-                "ops.run(kernel, views...): the views are not placed alike; if some are cut by "
-                "rows, other views that are read may be replicate and views that are written "
-                "partial (sums over the rows); correct the form, or declare `static constexpr bool "
-                "any_placement = true;` in a kernel that is right for these placements");
+                "ops.run(kernel, views...): a view is partial_max (a maximum still to be made), so "
+                "the kernel would see only this rank's part; write "
+                "ops.move<plait::invariant>(view) first. If the kernel itself computes the partial "
+                "maximum, declare `static constexpr bool any_placement = true;` in the kernel");
+  static_assert(
+      Linear || main_operand({own_operand_of<Views>()...}) != partial,
+      "ops.run(kernel, views...): a view is partial (a sum still to be made) and the kernel is not "
+      "declared linear, so it would run on a summand; use a form in which the view is not partial, "
+      "or declare `static constexpr bool is_linear = true;` in the kernel");
+  static_assert(
+      runs_on({own_operand_of<Views>()...}),
+      "ops.run(kernel, views...): the views have different placements. If some views are cut by "
+      "rows, the other views that are read may be replicate, and the other views that are written "
+      "may be partial (sums over the rows); correct the form, or declare `static constexpr bool "
+      "any_placement = true;` in the kernel if it is correct for these placements");
 }
 template <bool Linear, class... Views>
 inline constexpr bool sound_run = (check_run<Linear, Views...>(), true);
@@ -301,45 +308,46 @@ struct indexed_arguments {
     }
   }
 };
-/// `What`: the reason why the placement of an operand is wrong; `Operand`: its name, or its number
-/// from 1; `Of`: the operation, or the indices that were passed to ops.run. Compilers print all
-/// three.
+/// Fails to compile, with the reason, if an operand is placed wrongly. `What`: the reason why the
+/// placement of an operand is wrong; `Operand`: its name, or its number from 1; `Of`: the
+/// operation, or the indices that were passed to ops.run. Compilers print all three.
 template <operation::misplacement What, printed_text Operand, class Of>
 consteval void check_placed() {
   using enum operation::misplacement;
-  static_assert(What != cut_of_whole,
-                "this operation needs all of an index that an operand is cut along, and each rank "
-                "has a part of it; give the form an input that is invariant, or that is cut along "
-                "another dimension");
-  static_assert(What != cut_otherwise,
-                "an operand of this operation is cut along a dimension that has one element by its "
-                "indices, or into other parts than they say ('3h': three parts side by side); "
-                "correct the form, or the indices");
   static_assert(
-      What != unlike_cut,
-      "one operand of this operation is cut along an index, and another does not follow "
-      "it: an operand that has the index must be cut along it, too, and an operand that is read "
-      "and lacks it must be replicate, or whole if it is saved; correct the placements "
-      "in the form");
-  static_assert(What != unreduced,
-                "a result of this operation lacks the index that an operand is cut along, so each "
-                "rank computes a part of a sum or maximum: the result must be partial, or "
-                "partial_max; correct the form or the use<...> of the parameter, or write "
-                "ops.over_columns<plait::partial>(x, slot), for a maximum <plait::partial_max>");
+      What != cut_of_whole,
+      "this operation needs all of an index that an operand is cut along, but each rank has only a "
+      "part of it; use a form whose input is invariant, or is cut along another dimension");
+  static_assert(What != cut_otherwise,
+                "an operand of this operation is cut along a dimension that has one element "
+                "according to its index, or into parts other than those in the index ('3h' means "
+                "three parts side by side); correct the form, or the indices");
+  static_assert(What != unlike_cut,
+                "one operand of this operation is cut along an index, but the placement of another "
+                "operand does not fit: each operand that has the index must be cut along it, too. "
+                "An operand that is read and lacks the index must be replicate, or invariant if it "
+                "has no gradient; correct the placements in the form");
+  static_assert(
+      What != unreduced,
+      "a result of this operation lacks the index that an operand is cut along, so each rank "
+      "computes a part of a sum or maximum: the result must be partial, or partial_max; correct "
+      "the form or the use<...> of the parameter, or write ops.over_columns<plait::partial>(x, "
+      "slot) for a sum, ops.over_columns<plait::partial_max>(x, slot) for a maximum");
   static_assert(What != mixed,
                 "some operands of this operation are replicate and others invariant, so that one "
-                "gradient would be complete and the other a summand; give the form one of them for "
-                "all");
-  static_assert(What != of_summands,
-                "an operand of this operation is partial (a sum or maximum still to be made), and "
-                "the operation is not linear in it, or another operand does not fit to it (a "
-                "replicate one would count once for each rank); write "
-                "ops.move<plait::invariant>(view) first, or once<...> in the form for a parameter, "
-                "or 'linear all', 'each', 'first' or 'last' in indices of your own");
+                "gradient would be complete and the other a summand; write one of the two "
+                "placements for all these operands in the form");
+  static_assert(
+      What != of_summands,
+      "an operand of this operation is partial (a sum or maximum still to be made), and the "
+      "operation is not linear in it, or another operand does not fit (a replicate operand would "
+      "be counted once for each rank); write ops.move<plait::invariant>(view) first. For a "
+      "parameter, write once<...> in the form. In your own indices, declare 'linear all', 'linear "
+      "each', 'linear first' or 'linear last'");
   static_assert(What != not_summed,
-                "a result of this operation is not partial, and an operand in which it is linear "
-                "is: each rank makes a summand of the result; give the form a result or gradient "
-                "that is partial");
+                "a result of this operation is not partial, but an operand in which the operation "
+                "is linear is partial, so each rank computes a summand of the result; use a form "
+                "in which this result or gradient is partial");
 }
 /// The name of operand `Number` of an operation.
 template <class Row, int Number>
@@ -362,7 +370,7 @@ consteval operation::judgment judge_places() {
   constexpr placement places[]{At...};
   return judge(Row::is, places);
 }
-/// Checks only the placements, in the order of the operation's operands.
+/// Checks only the placements, which are listed in the order of the operation's operands.
 template <class Row, placement... At>
 inline constexpr bool sound_places =
     sound_operand<judge_places<Row, At...>().what, judge_places<Row, At...>().operand, Row>;
@@ -370,9 +378,9 @@ inline constexpr bool sound_places =
 template <class Row, bool HasEach>
 consteval void check_operand_count() {
   static_assert(HasEach,
-                "this operation takes another number of views: give it each operand of its row in "
-                "plait/operation/rows.hpp, in that order; plait::transposed views, and y or dx of "
-                "a layer with takes_epilogue, are for products");
+                "this operation takes another number of views: pass one view for each operand that "
+                "plait/operation/rows.hpp lists for it, in that order. Only matrix products accept "
+                "plait::transposed views, and y or dx of a layer with takes_epilogue");
 }
 template <class Row, bool HasEach>
 inline constexpr bool has_sound_count = (check_operand_count<Row, HasEach>(), true);
@@ -403,8 +411,9 @@ inline constexpr bool sound_row = sound_judged_row<
 template <class Row, bool IsPart>
 consteval void check_own_row() {
   static_assert(!IsPart,
-                "ops.run(row, ...): the indices of this row do not say all that must hold; call "
-                "the operation of ops that it belongs to, as ops.max_pool or ops.attention");
+                "ops.run(row, ...): the indices of this row do not express all requirements of the "
+                "operation; call the function of ops that belongs to the row, such as ops.max_pool "
+                "or ops.attention");
 }
 template <class Row, bool IsPart>
 inline constexpr bool sound_own_row = (check_own_row<Row, IsPart>(), true);
@@ -413,18 +422,19 @@ inline constexpr bool sound_own_row = (check_own_row<Row, IsPart>(), true);
 template <class View, bool IsHere>
 consteval void check_memory() {
   static_assert(IsHere,
-                "an operand is a view of another device's memory, as of one on the host: copy it "
-                "to this device first, or take the view from l");
+                "an operand is a view of memory that does not belong to this device, such as host "
+                "memory; copy the values to this device first, or pass a view that belongs to l");
 }
 template <class View, bool IsHere>
 inline constexpr bool sound_memory = (check_memory<View, IsHere>(), true);
 
 template <class Row, bool HasKernel>
 consteval void check_kernel() {
-  static_assert(HasKernel,
-                "this device has no kernel for an operation of this layer, or none for elements of "
-                "these types; write `void run(plait::operation::NAME, operands..., numbers...) "
-                "const` in the queue of the device, or leave the layer out of models for it");
+  static_assert(
+      HasKernel,
+      "this device has no kernel for an operation of this layer, or none for elements of these "
+      "types; write `void run(plait::operation::NAME, operands..., numbers...) const` in the queue "
+      "of the device, or leave the layer out of models for this device");
 }
 template <class Row, bool HasKernel>
 inline constexpr bool sound_kernel = (check_kernel<Row, HasKernel>(), true);
@@ -434,15 +444,14 @@ inline constexpr bool sound_kernel = (check_kernel<Row, HasKernel>(), true);
 struct indices_of_call {};
 template <bool HasEach, bool CanWrite>
 consteval void check_run_by_indices() {
-  static_assert(
-      HasEach,
-      "ops.run<indices>(kernel, views...): the text has the indices of more or fewer "
-      "operands than there are views; write the indices of each view in the order of the "
-      "call, but none for tokens: ops.template run<\"r i, i j -> r j\">(kernel, x, w, y)");
+  static_assert(HasEach,
+                "ops.run<indices>(kernel, views...): the number of operands in the indices is not "
+                "the number of views; write the indices of each view in the order of the call, but "
+                "none for tokens: ops.template run<\"r i, i j -> r j\">(kernel, x, w, y)");
   static_assert(!HasEach || CanWrite,
-                "ops.run<indices>(kernel, views...): a view whose indices stand after '->' has "
-                "const elements, so the kernel cannot write it; give what is read first, or a "
-                "view of elements that are not const");
+                "ops.run<indices>(kernel, views...): a view whose indices are after '->' has const "
+                "elements, so the kernel cannot write to it; pass the views that are read first, "
+                "or pass a view whose elements are not const");
 }
 template <judged_row Of>
 inline constexpr bool sound_judged_indices =
@@ -450,7 +459,7 @@ inline constexpr bool sound_judged_indices =
      check_placed<Of.judged.what, printed_text<2>{{char('1' + Of.judged.operand)}},
                   indices_of_call>(),
      true);
-/// `Of`: the indices in the call.
+/// `Of`: the indices that the call contains.
 template <operation::signature Of, class... Views>
 inline constexpr bool sound_run_by_indices =
     sound_judged_indices<judge_operands(Of, indexed_arguments<Views...>(Of, false), Of)>;
@@ -462,25 +471,28 @@ consteval bool moves_values() {
   constexpr ext::transition row = ext::transition_between(From, To);
   static_assert(
       row.allowed() && (row.moves == ext::local_move::none || reduces_in_place(row.moves)),
-      "ops.move<To>(x): inside a layer a value can change its placement only in place; "
-      "the rows partial -> invariant and partial -> replicate do");
+      "ops.move<To>(x): inside a layer, ops.move works in place and cannot make this transition; "
+      "write a transition that works in place, such as partial -> invariant or partial -> "
+      "replicate");
   return row.moves != ext::local_move::none;
 }
 
 template <placement At, placement Gradient>
 consteval void check_gradient() {
-  static_assert(Gradient == ext::dual(At),
-                "a gradient must be placed as the dual of its value: replicate and partial change "
-                "places, everything else stays; correct the form");
+  static_assert(
+      Gradient == ext::dual(At),
+      "a gradient must have the dual placement of its value: replicate becomes partial, partial "
+      "becomes replicate, and all other placements stay the same; correct the form");
 }
 template <placement At, placement Gradient>
 inline constexpr bool sound_gradient = (check_gradient<At, Gradient>(), true);
 
 template <placement Matrix>
 consteval void check_whole_rows() {
-  static_assert(ext::is_whole(Matrix) || is_rows(Matrix),
-                "ops.rows(f, ...): f sees whole rows; a matrix cut by columns or partial has none; "
-                "give the form an input that is invariant or cut by positions");
+  static_assert(
+      ext::is_whole(Matrix) || is_rows(Matrix),
+      "ops.rows(f, ...): f reads whole rows, and a matrix that is cut by columns or partial has no "
+      "whole rows; use a form whose input is invariant or cut by positions");
 }
 template <placement Matrix>
 inline constexpr bool sound_whole_rows = (check_whole_rows<Matrix>(), true);

@@ -72,7 +72,9 @@ namespace plait::ext {
 /// Tokens in [0, Vocabulary): trainers refuse a batch with other tokens.
 template <std::size_t Vocabulary>
 struct tokens_below : tokens {
-  static_assert(Vocabulary > 0, "tokens_below<Vocabulary>: there is no token below 0");
+  static_assert(
+      Vocabulary > 0,
+      "tokens_below<Vocabulary>: Vocabulary is 0, and there is no token below 0; write at least 1");
   static constexpr value_info info{value_kind::tokens, 1, Vocabulary};
 };
 
@@ -84,7 +86,9 @@ namespace plait {
 /// width 1 use `tokens`, whose views have no columns.
 template <std::size_t Width>
 struct integers {
-  static_assert(Width > 1, "integers<Width>: one integer per row is plait::tokens");
+  static_assert(
+      Width > 1,
+      "integers<Width>: Width must be at least 2; for one integer per row write plait::tokens");
   static constexpr ext::value_info info{ext::value_kind::tokens, Width};
 };
 
