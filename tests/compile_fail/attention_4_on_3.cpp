@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: tensor_parallel<Ranks>: Ranks neither divides the Length that one form of Layer cuts
+// first: tensor_parallel<Ranks>: Ranks fits no form of Layer. One form needs a Ranks that divides
 #include "plait/nn/attention.hpp"
 #include "plait/nn/linear.hpp"
 #include "plait/plan/parallel.hpp"

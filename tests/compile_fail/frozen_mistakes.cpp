@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: frozen<L, Patterns...>: no parameter of L has a name like this pattern
+// first: frozen<L, Patterns...>: no parameter of L has a name that matches this pattern
 // first: frozen<L, Patterns...>: this pattern names one copy of a repeat
 // first: frozen<L, Patterns...>: the patterns freeze some parameters of one layer and not
 // first: tied<L, Parameter, Owner>: one of the two layers is frozen and the other is trained

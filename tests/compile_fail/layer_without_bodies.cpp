@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // first: this layer has no forward; write `static void forward(
 // first: this layer has no backward_input; write `static void backward_input(
-// first: this layer has parameters and no backward_parameters; write `static void
-// first: this loss has no count; write `static std::int64_t
+// first: this layer has parameters but no backward_parameters; write `static void
+// first: this loss has no function `count`; write `static std::int64_t count(auto targets)`, which
 // expect: {"h.*.scale"}
 #include <cstdint>
 #include <span>

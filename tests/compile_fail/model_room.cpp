@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: residual<residual<...>>: this model has more residuals directly in one another
+// expect: residual<residual<...>>: this model nests more residuals directly in one another than a
 // expect: the loss of this model has more than eight terms
 #include "plait/nn/elementwise_loss.hpp"
 #include "plait/nn/linear.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: parallel<Model, Policy>: the policy stands first
+// first: parallel<Model, Policy>: the policy is written first
 #include "plait/nn/linear.hpp"
 #include "plait/plan/parallel.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: this model has more layers than compilers make a plan for by themselves
+// expect: this model has more layers than compilers can plan without flags (the layers of a repeat
 // expect: -fconstexpr-steps=
 // expect: -fconstexpr-ops-limit=
 #include <cstddef>

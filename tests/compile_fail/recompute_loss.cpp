@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: recomputed<What, L>: there is a loss in L, and a loss adds to its sum each time that it
+// first: recomputed<What, L>: L contains a loss, which adds to its sum each time that it runs;
 #include "plait/plait.hpp"
 
 using namespace plait;

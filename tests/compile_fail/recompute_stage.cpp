@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: recompute<What, units::on_stages<Stages...>>: the pipeline has no stage of this number
+// first: recompute<What, units::on_stages<Stages...>>: the pipeline has no stage with this number
 #include "plait/plait.hpp"
 
 using namespace plait;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: repeat<Count, L>: a repeat stands inside a residual or another repeat
+// first: repeat<Count, L>: a repeat is inside a residual or another repeat
 #include "plait/layer/combinators.hpp"
 #include "plait/nn/linear.hpp"
 #include "plait/plan/parallel.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: this model has layers for sequences of length One and of length Other
+// first: this model has layers for sequences of length One and layers for sequences of length
 #include "plait/layer/combinators.hpp"
 #include "plait/nn/attention.hpp"
 #include "plait/nn/embedding.hpp"

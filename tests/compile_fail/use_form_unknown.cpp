@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: use_form<Label, Layer>: Layer has no form of that name
+// first: use_form<Label, Layer>: Layer has no form with this label
 // expect: {"columns"}
 // expect: {"column"}
 #include "plait/layer/combinators.hpp"

@@ -392,9 +392,9 @@ std::string said_of(plait::planning::plan_ir const& plan, job_part part) {
 TEST(ExchangesRefused, AreNamedWithPlaceAndLayoutsAndWhatIsAllowed) {
   using namespace plait;
   auto const allowed =
-      "; allowed are all_reduce over several axes or one other operation along one axis, and of "
-      "elements cut along several axes the last cut in the order of scatters: list one row for "
-      "each operation";
+      "; a transfer may be one all_reduce over several axes, or one other operation along one "
+      "axis. If elements are cut along several axes, this axis must be the last in the order of "
+      "scatters; list one transfer for each operation";
   using job = small_gpt::job<hybrid<small_gpt::sharded_replicas<3>, data_parallel<2, zero<1>>>>;
   auto const right = planning::ir_of<job::plan_type>;
   EXPECT_EQ(said_of(right, job_part::training), "");

@@ -83,30 +83,30 @@ using leaf_type = type_at<leaves_of<Model>, std::size_t(Leaf)>;
 
 template <printed_text LayerName, printed_text Label, class Labels>
 consteval void report_unknown_pin() {
-  static_assert(
-      is_label_of_form<LayerName, Label, Labels>,
-      "use_form<Label, Layer>: Layer has no form of that name; write one of the labels in "
-      "its forms<...>");
+  static_assert(is_label_of_form<LayerName, Label, Labels>,
+                "use_form<Label, Layer>: Layer has no form with this label; write a label from the "
+                "forms<...> of Layer");
 }
 
 template <planning_error Error, printed_text LayerName, class Layer, std::size_t Length, int Ranks>
 consteval void report_indivisible() {
-  static_assert(Error != planning_error::nothing_divides ||
-                    has_form_that_divides<LayerName, Layer, of_length<Length>, on_ranks<Ranks>>,
-                "tensor_parallel<Ranks>: Layer has no form whose Length (features, vocabulary or "
-                "heads) is a multiple of Ranks; choose a Ranks that divides it, pad the layer, or "
-                "write use_form<\"whole\", Layer> to let every rank do all its work");
   static_assert(
-      Error != planning_error::form_not_divisible ||
+      Error != planning_error::nothing_divides ||
           has_form_that_divides<LayerName, Layer, of_length<Length>, on_ranks<Ranks>>,
-      "use_form<Label, Layer>: the Length that this form cuts is not a multiple of Ranks; "
-      "pin another form, or choose a Ranks that divides it");
-  static_assert(Error != planning_error::nothing_multiple ||
+      "tensor_parallel<Ranks>: Layer has no form whose Length (features, vocabulary or heads) is a "
+      "multiple of Ranks; choose Ranks so that it divides Length, pad the layer, or write "
+      "use_form<\"whole\", Layer>, with which every rank does all of the layer's work");
+  static_assert(Error != planning_error::form_not_divisible ||
                     has_form_that_divides<LayerName, Layer, of_length<Length>, on_ranks<Ranks>>,
-                "tensor_parallel<Ranks>: Ranks neither divides the Length that one form of Layer "
-                "cuts (key-value heads) nor is a multiple of Length that divides what another form "
-                "cuts (query heads); write a Ranks that divides Length or is such a multiple, or "
-                "use_form<\"whole\", Layer>, with which every rank does all its work");
+                "use_form<Label, Layer>: the Length that this form cuts is not a multiple of "
+                "Ranks; pin another form, or choose Ranks so that it divides Length");
+  static_assert(
+      Error != planning_error::nothing_multiple ||
+          has_form_that_divides<LayerName, Layer, of_length<Length>, on_ranks<Ranks>>,
+      "tensor_parallel<Ranks>: Ranks fits no form of Layer. One form needs a Ranks that divides "
+      "Length (such as the number of key-value heads); another form needs a multiple of Length "
+      "that divides a second length (such as the number of query heads). Choose such a Ranks, or "
+      "write use_form<\"whole\", Layer>, with which every rank does all of the layer's work");
 }
 
 template <class Layer, class Forms = std::make_index_sequence<leaf_of<Layer>.forms.size()>>
@@ -118,11 +118,12 @@ struct printed_labels<Layer, std::index_sequence<Form...>> {
 
 template <planning_error Error>
 consteval void report_no_chain() {
-  static_assert(Error != planning_error::no_chain,
-                "tensor_parallel<Ranks>: no chain of forms leads through the model (a repeat needs "
-                "a form that ends as it began; a form with only<k> stands between forms with "
-                "invariant, as nothing is reduced or gathered to one rank, or scattered from one); "
-                "unpin a form, or add a `whole` form to your layer");
+  static_assert(
+      Error != planning_error::no_chain,
+      "tensor_parallel<Ranks>: no chain of forms leads through the model. The body of a repeat "
+      "must end in the placement in which it begins, and the neighbours of a form with only<k> "
+      "must be invariant, because inside a model nothing is reduced or gathered to one rank, or "
+      "scattered from one rank; unpin a form, or add a `whole` form to your layer");
 }
 
 template <planning_error Error, class Model, int Leaf, std::size_t Length, int Ranks>
@@ -173,12 +174,13 @@ consteval void report_missing_body() {
                 "this layer has no backward_input; write `static void backward_input(auto& ops, "
                 "auto l)`, which writes the gradient of its input to l.dx");
   static_assert(Error != missing_kind::backward_parameters || has_body<LayerName, Layer>,
-                "this layer has parameters and no backward_parameters; write `static void "
+                "this layer has parameters but no backward_parameters; write `static void "
                 "backward_parameters(auto& ops, auto l)`, which adds their gradients to l.dp");
-  static_assert(Error != missing_kind::count || has_body<LayerName, Layer>,
-                "this loss has no count; write `static std::int64_t count(auto targets)`, which "
-                "says how many of them count; they are a std::span of std::int32_t const for "
-                "plait::tokens and integers, of float or double const for reals");
+  static_assert(
+      Error != missing_kind::count || has_body<LayerName, Layer>,
+      "this loss has no function `count`; write `static std::int64_t count(auto targets)`, which "
+      "returns how many of the targets contribute to the loss. `targets` is a std::span of "
+      "std::int32_t const for plait::tokens and integers, and of float or double const for reals");
 }
 
 template <class Model, missing_kind Error, int Leaf>
@@ -205,12 +207,11 @@ inline constexpr int most_layers = PLAIT_MOST_LAYERS;
 /// reaches a limit of its own only names the line of plait at which it stopped.
 template <int Layers, int Most>
 consteval void check_layer_count() {
-  static_assert(
-      Layers <= Most,
-      "this model has more layers than compilers make a plan for by themselves (the "
-      "layers of a repeat count once); if many are alike, write a repeat, else compile with -D "
-      "PLAIT_MOST_LAYERS=<layers> and, of clang, -fconstexpr-steps=100000000, or, of "
-      "g++, -fconstexpr-ops-limit=1000000000 -fconstexpr-loop-limit=10000000");
+  static_assert(Layers <= Most,
+                "this model has more layers than compilers can plan without flags (the layers of a "
+                "repeat count once); if many layers are alike, write a repeat. Otherwise compile "
+                "with -D PLAIT_MOST_LAYERS=<layers> and, for clang, -fconstexpr-steps=100000000 "
+                "or, for g++, -fconstexpr-ops-limit=1000000000 -fconstexpr-loop-limit=10000000");
 }
 template <int Layers, int Most>
 inline constexpr bool has_few_layers = (check_layer_count<Layers, Most>(), true);
@@ -218,18 +219,19 @@ inline constexpr bool has_few_layers = (check_layer_count<Layers, Most>(), true)
 template <int Terms>
 consteval void check_term_count() {
   static_assert(Terms <= most_loss_terms,
-                "the loss of this model has more than eight terms (losses of a sum_of, and layers "
-                "with adds_to_loss; copies within a repeat are one); write some as one layer");
+                "the loss of this model has more than eight terms (each loss of a sum_of and each "
+                "layer with adds_to_loss is a term, and the copies within a repeat are one term); "
+                "combine several terms in one layer");
 }
 template <int Terms>
 inline constexpr bool has_few_terms = (check_term_count<Terms>(), true);
 
 template <bool IsFull>
 consteval void check_room() {
-  static_assert(!IsFull,
-                "residual<residual<...>>: this model has more residuals directly in one another "
-                "than a plan has room for; leave some of them out, or write a layer that adds its "
-                "input itself");
+  static_assert(
+      !IsFull,
+      "residual<residual<...>>: this model nests more residuals directly in one another than a "
+      "plan can store; leave some of them out, or write a layer that adds its input itself");
 }
 template <bool IsFull>
 inline constexpr bool has_room = (check_room<IsFull>(), true);
@@ -250,11 +252,11 @@ inline constexpr bool has_layers_for = (check_stage_count<Stages, Chunks, Units>
 template <int Slices, int DataRanks, int SlicedAxes>
 consteval void check_slices() {
   static_assert(Slices == 0 || DataRanks <= Slices,
-                "reproducible<Slices>: there are more data ranks than Slices; each needs at least "
-                "one slice, so write more slices or fewer data ranks");
+                "reproducible<Slices>: there are more data ranks than Slices; each data rank needs "
+                "at least one slice, so write more slices or fewer data ranks");
   static_assert(SlicedAxes <= 1,
-                "reproducible<Slices>: ranks on several axes have samples of their own; write "
-                "data_parallel<N> alone, without a policy on the replica axis");
+                "reproducible<Slices>: the ranks along several axes have samples of their own; "
+                "write data_parallel<N> alone, without a policy on the replica axis");
 }
 template <int Slices, int DataRanks, int SlicedAxes>
 inline constexpr bool has_slices_for = (check_slices<Slices, DataRanks, SlicedAxes>(), true);
@@ -262,8 +264,8 @@ inline constexpr bool has_slices_for = (check_slices<Slices, DataRanks, SlicedAx
 template <std::size_t One, std::size_t Other>
 consteval void check_sequences() {
   static_assert(One == 0 || Other == 0 || One == Other,
-                "this model has layers for sequences of length One and of length Other; give all "
-                "its layers the same sequence length");
+                "this model has layers for sequences of length One and layers for sequences of "
+                "length Other; give all its layers the same sequence length");
 }
 template <std::size_t One, std::size_t Other>
 inline constexpr bool is_one_sequence = (check_sequences<One, Other>(), true);
@@ -307,13 +309,13 @@ template <tie_error Problem, printed_text LayerName, printed_text Owner, class N
 consteval void report_tie() {
   static_assert(Problem != tie_error::unknown_owner || can_be_tied<LayerName, Owner, Names>,
                 "tied<L, Parameter, Owner>: no parameter of an earlier layer is called Owner; "
-                "write its full name, as in \"wte.weight\"");
+                "write the owner's full name, as in \"wte.weight\"");
   static_assert(Problem != tie_error::other_shape || can_be_tied<LayerName, Owner, Names>,
                 "tied<L, Parameter, Owner>: the owner has another shape than Parameter; give one "
                 "of the layers other extents, or a linear layer the other weight_order");
   static_assert(Problem != tie_error::other_placement || can_be_tied<LayerName, Owner, Names>,
                 "tied<L, Parameter, Owner>: the two layers keep the parameter in different "
-                "placements; pin forms that cut it alike");
+                "placements; pin forms that cut the parameter in the same way");
   static_assert(Problem != tie_error::other_item || can_be_tied<LayerName, Owner, Names>,
                 "tied<L, Parameter, Owner>: a parameter inside a repeat cannot be tied; write the "
                 "copies out in a sequential");
@@ -357,13 +359,13 @@ struct pattern_of_frozen {
 template <frozen_error Problem, printed_text Pattern, class Names>
 consteval void report_frozen() {
   static_assert(Problem != frozen_error::matches_nothing || can_be_frozen<Pattern, Names>,
-                "frozen<L, Patterns...>: no parameter of L has a name like this pattern; write "
-                "names as L alone would have them in files, with * for any characters, as in "
-                "\"h.*.attn.*\"");
+                "frozen<L, Patterns...>: no parameter of L has a name that matches this pattern; "
+                "write names as they would be in files if L were the whole model, with * for any "
+                "characters, as in \"h.*.attn.*\"");
   static_assert(Problem != frozen_error::one_copy || can_be_frozen<Pattern, Names>,
-                "frozen<L, Patterns...>: this pattern names one copy of a repeat, whose copies "
-                "are frozen together; write * for its number, or two repeats, one of them in "
-                "frozen<...>");
+                "frozen<L, Patterns...>: this pattern names one copy of a repeat, but all copies "
+                "of a repeat are frozen together; write * for the copy's number, or write two "
+                "repeats and put one of them in frozen<...>");
   static_assert(Problem != frozen_error::part_of_a_layer || can_be_frozen<Pattern, Names>,
                 "frozen<L, Patterns...>: the patterns freeze some parameters of one layer and not "
                 "the others; write patterns for all parameters of the layer, or for none");
@@ -425,7 +427,8 @@ constexpr bool has_nested_repeat(auto const& tree) {
 constexpr int find_equal_name(auto const& tree) {
   auto const names = leaf_characters(tree);
   auto const label = [&](int leaf, int index) { return tree.leaves[leaf].parameters[index].label; };
-  // Lists of leaves whose names have one hash, so that few names are compared.
+  // Leaves are grouped by the hash of their names, so that only names with equal hashes are
+  // compared.
   int const leaves = tree.leaves.size();
   std::vector<int> first(std::size_t(leaves), leaves), next(std::size_t(leaves), leaves);
   for (int leaf = leaves - 1; leaf >= 0; --leaf) {
@@ -452,7 +455,7 @@ template <printed_text Name>
 consteval void report_equal_names() {
   static_assert(is_name_of_one_parameter<Name>,
                 "named<Label, L>: two parameters of this model would have the same name; give the "
-                "layers with equal labels different ones");
+                "layers with equal labels different labels");
 }
 
 template <class Model, int Number>

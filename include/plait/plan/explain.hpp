@@ -121,7 +121,7 @@ template <class Plan>
                  microbatches, ", or of data ranks, gives other results\n\n"});
 }
 
-/// Returns a text on the stages that mostly wait for others; "" if there are none.
+/// Returns a text on the stages that wait for other stages most of the time; "" if there are none.
 template <class Plan>
 [[gnu::cold]] std::string explain_idle_stages() {
   auto const& code = Plan::code;
@@ -164,7 +164,8 @@ template <class Plan>
   return table.text();
 }
 
-/// Returns the axes along which ranks hold blocks of an arena, or "all of it".
+/// Returns a text on an arena: the number of blocks and the axes along which ranks hold them, or
+/// "all of it".
 [[nodiscard]] [[gnu::cold]] std::string blocks_text(placements const& held, mesh const& grid);
 /// Returns a text on the blocks that a rank holds; "" if each rank holds whole arenas.
 template <class Plan>
@@ -224,8 +225,8 @@ template <class Plan>
                    : concat({"parameters gathered before layers use them\n", table.text(), "\n"});
 }
 
-/// Returns a table of the buckets of gradients. Each is reduced as soon as the backward has run its
-/// layers.
+/// Returns a table of the buckets of gradients. A bucket is reduced as soon as the backward has run
+/// the layers whose gradients it contains.
 template <class Plan>
 [[gnu::cold]] std::string explain_buckets(workload const& load) {
   auto const grid = Plan::grid_for(load);
@@ -273,9 +274,9 @@ template <class Plan>
   return table.text();
 }
 
-/// Returns a text on the memory that blocks of owners (zero<1>) would save, if data ranks hold and
-/// update equal optimizer states. Results and bytes sent stay equal. `explain` only offers zero<1>;
-/// no plan chooses it by itself.
+/// Returns a text on the memory that a rank would save under zero<1>, if data ranks now hold and
+/// update equal optimizer states. zero<1> changes neither the results nor the bytes sent. `explain`
+/// only offers zero<1>; no plan chooses it by itself.
 template <class Plan>
 [[gnu::cold]] std::string explain_zero(workload const& load) {
   int const ranks = Plan::batch_ranks(Plan::grid_for(load));
@@ -322,7 +323,7 @@ struct explain_options {
   std::string device{};  ///< the processor and library or the GPU: `rank.device().kind()`
 };
 
-/// Returns the operations of a training step that clips, for a rank of each stage.
+/// Returns the operations of a training step with gradient clipping, for a rank of each stage.
 template <class Plan>
 [[gnu::cold]] std::string explain_programs(workload load) {
   load = Plan::completed(load);

@@ -17,13 +17,14 @@ namespace plait::planning {
 template <class Model, class Policy, class Element>
 struct plan;
 
-/// The result of plan::least_recompute: nothing, cheap, or all for the first units of each stage
-/// and cheap for the others, `recompute<granularity::all, units::first<K>, granularity::cheap>`.
+/// The result of plan::least_recompute: a recompute of nothing, of cheap values, or of all values
+/// in the first K units of each stage and cheap values in the others: `recompute<granularity::all,
+/// units::first<K>, granularity::cheap>`.
 struct recompute_choice {
   /// False if all choices need too many bytes; the other members then describe the last choice.
   bool fits = false;
   granularity what = granularity::nothing;
-  int all_of_first = 0;   ///< K
+  int all_of_first = 0;   ///< K, the number of first units that recompute all values
   std::size_t bytes = 0;  ///< bytes of the rank that needs the most
   double work = 0;        ///< the greatest plan::recompute_work of a stage
 };
@@ -34,8 +35,8 @@ template <class Plan>
 [[nodiscard]] constexpr recompute_choice find_least_recompute(workload const& load,
                                                               std::size_t bytes) {
   static_assert(!Plan::has_recompute,
-                "plan::least_recompute: the plan itself has a recompute; ask the plan of the job "
-                "without recompute");
+                "plan::least_recompute: the plan itself has a recompute; call this function of the "
+                "same job's plan without recompute");
   recompute_choice best{.bytes = Plan::bytes_per_rank(load)};
   best.fits = best.bytes <= bytes;
   if (best.fits) return best;

@@ -29,11 +29,12 @@ namespace plait::planning {
 struct stage_arena {
   lean_vector<chunk_arena> chunks{};
   passed_bytes training{};
-  std::size_t passes_bytes = 0;   ///< buffers that passes leave for later passes
-  std::size_t edge_bytes = 0;     ///< the largest activation between two items
-  std::size_t working_bytes = 0;  ///< working record: values of the unit that is recomputed
-  /// Bytes of the values that are used only within one item, and, after them, of the buffer in
-  /// which changes of placement pack data to send.
+  std::size_t passes_bytes = 0;  ///< buffers that passes leave for later passes
+  std::size_t edge_bytes = 0;    ///< the largest activation between two items
+  std::size_t working_bytes =
+      0;  ///< bytes of the working record, in which a unit's values are recomputed
+  /// `transient_bytes`: size of the values that are used only within one item. `staging_bytes`:
+  /// size of the buffer after them, in which changes of placement pack data to send.
   std::size_t transient_bytes = 0, staging_bytes = 0;
   std::size_t edges_offset = 0, working_offset = 0, transient_offset = 0, staging_offset = 0,
               zeros_offset = 0;
@@ -110,8 +111,8 @@ template <bool HasChunks, int Leaves>
   return out;
 }
 
-/// Returns the bytes of the inputs and targets of one step. All ranks with one data coordinate hold
-/// the same inputs and targets.
+/// Returns the bytes of the inputs and targets of one step. All ranks with the same data coordinate
+/// hold the same inputs and targets.
 template <class Plan>
 constexpr std::size_t batch_bytes(workload const& load) {
   auto const bytes_of = [&](value_info const& info) {
@@ -177,9 +178,9 @@ constexpr number_tables lay_out_numbers(int stage, mesh const& grid) {
 /// slices there is one accumulator and no staging buffer.
 struct slice_arena {
   int accumulators = 1;
-  int roots = 1;           ///< the greatest number of roots of a rank
+  int roots = 1;           ///< the greatest number of subtree roots of a rank
   std::size_t stride = 0;  ///< distance between two accumulators
-  std::size_t piece = 0;   ///< elements of a root that are sent to a rank at one time
+  std::size_t piece = 0;   ///< elements of a root that are sent to a rank in one transfer
   std::size_t sent_at = 0, received_at = 0, total = 0;
 
   /// The most bytes that a rank sends at one time. Rounding up to the alignment may add to them,

@@ -14,24 +14,23 @@ namespace plait {
 /// A model that runs under a policy: the type that trainers and checks take as their job.
 ///
 /// Deriving an empty struct from it (`struct job : plait::parallel<...> {};`) keeps the names in
-/// error messages and object files short.
-/// `Element` is the type of parameters, activations and gradients: float, double, or a precision<>
-/// that gives each its own.
+/// error messages and object files short. `Element` is the type of parameters, activations and
+/// gradients: float, double, or a precision<> that sets a type for each of the three.
 ///
 /// Example (tests/reference/names_in_use_test.cpp parallel):
 ///     struct job : plait::parallel<objective, plait::data_parallel<2>> {};
 template <class Model, class Policy, class Element = float>
 struct parallel {
   static_assert(!ext::policy<Model>,
-                "parallel<Model, Policy>: the policy stands first; write the model first, then the "
-                "policy");
+                "parallel<Model, Policy>: the policy is written first; write the model first, then "
+                "the policy");
   static_assert(layer<Model> || ext::policy<Model>,
                 "parallel<Model, Policy>: Model is not a layer; it needs `using concept_tag = "
                 "plait::layer_tag;`");
   static_assert(ext::policy<Policy>,
                 "parallel<Model, Policy>: Policy is not a policy; write serial, data_parallel<N>, "
-                "tensor_parallel<N>, pipeline<N> or hybrid<...>, or give a type of your own "
-                "`using concept_tag = plait::ext::policy_tag;`");
+                "tensor_parallel<N>, pipeline<N> or hybrid<...>, or declare `using concept_tag = "
+                "plait::ext::policy_tag;` in a policy type of your own");
   static_assert(detail::precision_of<Element>::is_one,
                 "parallel<Model, Policy, Element>: Element is neither float nor double; for "
                 "bfloat16 write precision<bfloat16, float>");

@@ -90,7 +90,7 @@ constexpr auto find_needed_gradients(program<Leaves> const& code, auto const& le
 }
 
 /// The schedule of a pipeline policy and its cut into stages. The primary template has the defaults
-/// of a plan without one.
+/// of a plan without a pipeline policy.
 template <class Stage>
 struct stage_policy {
   using schedule_type = one_forward_one_backward;
@@ -121,8 +121,8 @@ struct lowered_model {
   static constexpr auto chosen = choose_forms(tree, TensorRanks, Cuts);
   static constexpr auto code = write_program(tree, chosen, TensorRanks);
   static constexpr auto listed = list_parameters<parameter_uses<Model>>(tree, code, TensorRanks);
-  /// True for the values whose gradients are computed. Tokens have none, nor has the model's input,
-  /// nor a value that is computed from it without a trained parameter.
+  /// For each value, true if its gradient is computed. Tokens have no gradient. Neither has the
+  /// model's input, nor a value that is computed from the input without a trained parameter.
   static constexpr auto needs_gradient = find_needed_gradients(code, tree.leaves);
 };
 
@@ -217,9 +217,10 @@ struct plan {
   // The checks follow all constants: after a first error some compilers give up on constants, with
   // long messages.
   static_assert(has_room<code.is_full>);
-  static_assert(!has_nested_repeat(tree),
-                "repeat<Count, L>: a repeat stands inside a residual or another repeat; write it "
-                "in the outermost sequential, with the residual or the product of counts inside");
+  static_assert(
+      !has_nested_repeat(tree),
+      "repeat<Count, L>: a repeat is inside a residual or another repeat; write the repeat in the "
+      "outermost sequential, and put the residual into the repeat, or multiply the two counts");
   static_assert(has_bodies<Model, missing.what, missing.leaf>);
   static_assert(names_differ<Model, find_equal_name(tree)>);
   static_assert(
@@ -234,46 +235,45 @@ struct plan {
   static_assert(runs_stages<schedule_type, stages>);
   static_assert(recomputes_on_stages<recompute_policy.greatest_stage, stages>);
   static_assert(!recomputes_a_loss(tree),
-                "recomputed<What, L>: there is a loss in L, and a loss adds to its sum each time "
-                "that it runs; write recomputed around the model's layers alone");
+                "recomputed<What, L>: L contains a loss, which adds to its sum each time that it "
+                "runs; write recomputed around layers of the model only");
   static_assert(slices == 0 || !(rules.keeps_blocks() || rules.sums_blocks()),
-                "reproducible<Slices> with zero<2> or zero<3>: gradients are summed slice by "
-                "slice over the whole step, and these levels sum them microbatch by microbatch; "
-                "write zero<1>, or leave reproducible out");
-  static_assert(
-      slices == 0 || !planning::sums_over_samples(tree),
-      "reproducible<Slices>: a layer sums over all samples of a microbatch, but ranks have "
-      "different numbers of slices, so that their sums would not meet; let it mix groups "
-      "of samples, as batch_norm<Image, {.group = N}> does, or leave reproducible out");
+                "reproducible<Slices> with zero<2> or zero<3>: reproducible sums gradients slice "
+                "by slice over the whole step, but these levels of zero sum them microbatch by "
+                "microbatch; write zero<1>, or leave reproducible out");
+  static_assert(slices == 0 || !planning::sums_over_samples(tree),
+                "reproducible<Slices>: a layer sums over all samples of a microbatch, but ranks "
+                "have different numbers of slices, so a rank with fewer slices would not take part "
+                "in all of these sums. Let the layer sum over groups of samples only, as "
+                "batch_norm<Image, {.group = N}> does, or leave reproducible out");
   static_assert(bucket_bytes > 0 || slices > 0 || !(rules.keeps_blocks() || rules.sums_blocks()) ||
                     batch_ranks(grid) == 1,
                 "this policy holds blocks of parameters or gradients, which are gathered and "
-                "summed bucket by bucket, and has no buckets; write `static constexpr std::size_t "
-                "bucket_bytes = N;` of at least 1");
-  static_assert(
-      stages * chunks > code.unit_count() ||
-          split_stages<typename stage_policy::cuts>(code, stages, shape).size() ==
-              std::size_t(stages * chunks),
-      "pipeline<Stages, Schedule, cut_at<Units...>>: cut_at needs Stages * Chunks - 1 units "
-      "in ascending order, each at least 1 and below the number of units; Chunks, of a "
-      "stage, is 1 unless Schedule says more");
+                "summed bucket by bucket, but declares no buckets; write `static constexpr "
+                "std::size_t bucket_bytes = N;` of at least 1");
+  static_assert(stages * chunks > code.unit_count() ||
+                    split_stages<typename stage_policy::cuts>(code, stages, shape).size() ==
+                        std::size_t(stages * chunks),
+                "pipeline<Stages, Schedule, cut_at<Units...>>: cut_at needs Stages * Chunks - 1 "
+                "units in ascending order, each at least 1 and below the number of units; Chunks, "
+                "the number of chunks of a stage, is 1 unless Schedule declares more");
   static_assert(ties_stay_on_stages(code.items.view(), entries, chunk_units, chunks),
                 "tied<L, Parameter, Owner>: the two layers are on different pipeline stages; cut "
-                "the model so that one stage has both (cut_at)");
+                "the model so that both layers are on one stage (cut_at)");
 
   static_assert(std::all_of(entries.begin(), entries.end(),
                             [](auto const& e) { return is_covered(e, tensor_ranks); }),
-                "plan: the tensor ranks' blocks of a parameter do not have each of its elements "
-                "once; this is a fault of plait");
+                "plan: the tensor ranks' blocks of a parameter do not contain each of its elements "
+                "exactly once; this is a fault of plait");
 
   /// Returns the chunks of a stage: the units of each, in the order of the layers.
   static constexpr static_view<unit_range> chunks_of(int stage) {
     return {chunk_units.data() + stage * chunks, chunks};
   }
 
-  /// Returns true if a node runs in one call with the node in front of it, as planning::is_epilogue
-  /// says. The sum that ends a residual must also be stored in the place of the product, so that no
-  /// later node reads the product.
+  /// Returns true if a node runs in one call with the node in front of it, see
+  /// planning::is_epilogue. The sum that ends a residual must also be stored in the place of the
+  /// product, so that no later node reads the product.
   static constexpr bool is_epilogue(int node, direction way) {
     if constexpr (has_recompute)
       if (way == direction::forward && node > 0 && node < code.nodes.size() &&
@@ -321,7 +321,7 @@ struct plan {
     if (!complete.is_complete())
       throw input_error(
           "plan::parameter_layout_for: the mesh lacks the number of ranks that is left to the "
-          "launch; give it the mesh of the rank, or grid_for(workload)");
+          "launch; pass the mesh of the rank, or grid_for(workload)");
     layout_rules const how{samples, rules, slices > 0,
                            (bucket_bytes + gradient_bytes - 1) / gradient_bytes};
     if (__builtin_is_constant_evaluated())
@@ -376,8 +376,8 @@ struct plan {
     return std::move(table.stages[std::size_t(stage)]);
   }
 
-  /// Returns the bytes of the rank that needs the most memory. With an optimizer's type, its number
-  /// of states replaces the workload's.
+  /// Returns the bytes of the rank that needs the most memory. If an optimizer's type is given, the
+  /// number of the optimizer's states replaces the number in the workload.
   static constexpr std::size_t bytes_per_rank(workload const& load) {
     auto const table = training_timetable<schedule_type, stages>(completed(load).microbatches);
     std::size_t most = 0;
@@ -398,10 +398,10 @@ struct plan {
                                           table.stages[std::size_t(stage)].operations);
   }
 
-  /// Returns the cheapest recompute with which no rank needs more than `bytes`. It tries nothing,
-  /// cheap, and then all for the first 1, 2, ... units of each stage with cheap for the others. The
-  /// result is a constant if the arguments are, so no run of a job searches. The plan itself must
-  /// not recompute.
+  /// Returns the cheapest recompute with which no rank needs more than `bytes`. The function tries
+  /// `nothing`, `cheap`, and then `all` for the first 1, 2, ... units of each stage with `cheap`
+  /// for the other units. The result is a constant if the arguments are, so no run of a job
+  /// searches. The plan itself must not recompute.
   static constexpr recompute_choice least_recompute(workload const& load, std::size_t bytes) {
     return find_least_recompute<plan>(load, bytes);
   }

@@ -11,17 +11,17 @@
 
 namespace plait::planning {
 
-/// A plan as numbers and functions, of one type for all plans. Code that takes it instead of the
-/// plan's type is compiled once for all plans: parameter_store, for example, lays out its arenas by
-/// it.
+/// A plan as numbers and functions, of one type for all plans. Code that takes a plan_facts instead
+/// of the plan's type is compiled once for all plans. For example, parameter_store lays out its
+/// arenas with a plan_facts.
 struct plan_facts {
   plan_ir const& numbers;  ///< the mesh may lack the size that is left to the launch
-  /// \see plan::memory
+  /// Returns the bytes that a rank of a stage needs; see plan::memory.
   memory_need (*memory)(int stage, workload const& load);
-  /// \see transfers_of
+  /// Returns the list of transfers of a part of a job on a stage; see transfers_of.
   lean_vector<transfer> (*transfers)(int stage, workload const& load, job_part part,
                                      bool has_still);
-  /// \see plan::blocks_of_model
+  /// Returns the blocks of parameters of all stages; see plan::blocks_of_model.
   lean_vector<parameter_block> (*blocks_of_model)(mesh const& complete);
 };
 

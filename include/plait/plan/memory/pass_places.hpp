@@ -40,8 +40,8 @@ struct chunk_arena {
   bool begins_model = false, ends_model = false;  ///< true for the model's first and last chunk
   /// True if another chunk computes the gradient with respect to this chunk's output.
   bool receives_gradient = false;
-  /// The chunks of the same stage that produce this chunk's input and read its output; -1 if a
-  /// chunk of another stage does.
+  /// The chunks of the same stage that produce this chunk's input and read its output; -1 for a
+  /// chunk of another stage.
   int handed_from = -1, handed_to = -1;
   std::size_t activation_stash_bytes = 0;  ///< saved activations of all units of the chunk
   /// Gradients that the first half of a split backward saves for the second half.
@@ -63,14 +63,14 @@ struct chunk_arena {
   }
 };
 
-/// The life of a live_buffer: it occupies its bytes from operation `from` of a stage's list to
-/// operation `to`.
+/// The live range of a live_buffer: the buffer occupies its bytes from operation `from` of a
+/// stage's list to operation `to`.
 struct live_range {
   live_buffer what = live_buffer::stash;
   int chunk = 0, microbatch = 0;
   int from = 0, to = 0;  ///< first and last operation, both included
   std::size_t bytes = 0, offset = 0;
-  placed_range place{};  ///< range at `offset`, once all lives have an offset
+  placed_range place{};  ///< the buffer's bytes, once all live ranges have an offset
 
   [[nodiscard]] constexpr bool meets(live_range const& other) const {
     return from <= other.to && other.from <= to;
@@ -80,12 +80,12 @@ struct live_range {
   }
 };
 
-/// Returns the lives of all buffers that the passes of a stage leave for each other, without
-/// offsets. A buffer lives from the first to the last operation that touches it. Example: the stash
-/// of microbatch 0 lives from its forward to its backward, with the operations of other
+/// Returns the live ranges of all buffers that the passes of a stage leave for each other, without
+/// offsets. A buffer is live from the first to the last operation that touches it. Example: the
+/// stash of microbatch 0 is live from its forward to its backward, with the operations of other
 /// microbatches in between. A value that one chunk hands to another chunk of the stage is stored in
-/// the stash of the first, which lives until the second has read it; the value's gradient has a
-/// life of its own.
+/// the stash of the first chunk, which stays live until the second chunk has read the value; the
+/// value's gradient has a live range of its own.
 [[nodiscard]] [[gnu::cold]] constexpr lean_vector<live_range> lives_of_passes(
     lean_vector<chunk_arena> const& chunks, std::vector<scheduled_work> const& operations,
     int microbatches) {
@@ -164,8 +164,8 @@ constexpr std::size_t end_of(lean_vector<live_range> const& lives) {
   return end;
 }
 
-/// The numbers of bytes that are reserved for lives when they are placed: the length of each life
-/// or, with `as_longest`, the length of the longest life of its kind.
+/// The number of bytes that placement reserves for each live range: the size of its buffer or, with
+/// `as_longest`, the size of the largest buffer of the same kind.
 struct place_lengths {
   std::array<std::size_t, std::size_t(live_buffers)> longest{};
   bool as_longest = false;
@@ -182,7 +182,8 @@ struct place_lengths {
   }
 };
 
-/// Sorts lives: the longest first; among equal lengths the life that begins first.
+/// Sorts live ranges: the largest buffer first; among buffers of equal size the live range that
+/// begins first.
 [[gnu::cold]] constexpr void sort_lives(lean_vector<live_range>& lives,
                                         place_lengths const& lengths) {
   detail::stable_sort(lives, [&](live_range const& a, live_range const& b) {
@@ -191,12 +192,12 @@ struct place_lengths {
   });
 }
 
-/// Places live ranges of equal bytes in one pool of equal slots, which has as many slots as such
-/// ranges exist at one time. `lives` must be sorted by `lengths`.
+/// Places live ranges of buffers of equal size in one pool of equal slots. A pool has as many slots
+/// as there are such buffers at one time. `lives` must be sorted by `lengths`.
 [[gnu::cold]] constexpr void place_in_pools(lean_vector<live_range>& lives,
                                             place_lengths const& lengths) {
   std::size_t begin = 0, bytes = 0;
-  lean_vector<int> busy_to;  // for each slot of a pool, the last operation of its life
+  lean_vector<int> busy_to;  // for each slot of a pool, the last operation of the buffer in it
   for (auto& one : lives) {
     if (lengths.of(one) != bytes) {
       begin += bytes * busy_to.size();
@@ -211,10 +212,10 @@ struct place_lengths {
   }
 }
 
-/// Places the lives in their order, the largest first, each at the lowest offset that is free while
-/// it lives.
+/// Places the buffers in the order of `lives`, the largest first, each at the lowest offset that is
+/// free while the buffer is live.
 [[gnu::cold]] constexpr void place_largest_first(lean_vector<live_range>& lives) {
-  lean_vector<std::size_t> placed;  // indices of placed lives, sorted by offset
+  lean_vector<std::size_t> placed;  // indices of placed live ranges, sorted by offset
   placed.reserve(lives.size());
   for (std::size_t i = 0; i < lives.size(); ++i) {
     auto& one = lives[i];
@@ -234,11 +235,11 @@ struct place_lengths {
 }
 
 /// Places all buffers that the passes of a stage with several chunks leave for each other. Buffers
-/// that do not live at the same time may share bytes. No method is best for all timetables, so it
-/// tries three and returns the shortest arena: pools of equal slots for lives of one length, the
-/// largest first at the lowest free offset, and pools in which all lives of a kind have the length
-/// of the longest. Example: lives of 8, 8 and 4 bytes, of which only the first two never meet, need
-/// 12 bytes.
+/// that are not live at the same time may share bytes. No method is best for all timetables, so
+/// this function tries three and returns the shortest arena: pools of equal slots for buffers of
+/// one size; the largest buffer first, each at the lowest free offset; and pools in which all
+/// buffers of a kind have the size of the largest. Example: buffers of 8, 8 and 4 bytes, of which
+/// only the first two are never live at the same time, need 12 bytes.
 ///
 /// Cost: the square of the number of buffers.
 [[nodiscard]] [[gnu::cold]] constexpr lean_vector<live_range> placed_lives(
@@ -308,10 +309,10 @@ struct placed_passes {
   return out;
 }
 
-/// Places the buffers of a stage with several chunks by their lives. The borders of all ranges cut
-/// the arena into pieces, and each range is a sequence of pieces. Example: the ranges 0 to 8 and 4
-/// to 12 have the borders 0, 4, 8 and 12. The first has pieces 0 and 1, the second pieces 1 and 2,
-/// so they share piece 1.
+/// Places the buffers of a stage with several chunks by their live ranges. The borders of all
+/// ranges cut the arena into pieces, and each range is a sequence of pieces. Example: the ranges 0
+/// to 8 and 4 to 12 have the borders 0, 4, 8 and 12. The first has pieces 0 and 1, the second
+/// pieces 1 and 2, so they share piece 1.
 [[nodiscard]] [[gnu::cold]] constexpr placed_passes place_by_lives(
     lean_vector<chunk_arena> const& chunks, std::vector<scheduled_work> const& operations,
     int microbatches) {

@@ -219,8 +219,8 @@ class recompute_finder {
 /// The order of the buffers in a unit's record, which has the values and slots that its backward
 /// reads. First are the buffers that are kept under all kinds of recompute; last are the buffers
 /// that are recomputed under most kinds. So a unit of any kind keeps a prefix of the record as its
-/// stash, and the rest has the same offsets in the working record. Then one comparison finds the
-/// address of a buffer, and copies of a repeat may have different kinds.
+/// stash, and the rest of the record has the same offsets in the working record. Then one
+/// comparison finds the address of a buffer, and copies of a repeat may have different kinds.
 template <int Leaves>
 struct record_levels {
   /// The level of each kept buffer, indexed by the number of its root value.
@@ -317,8 +317,8 @@ constexpr bool recomputes_a_loss(auto const& tree) {
 template <int Greatest, int Stages>
 consteval void check_recomputed_stages() {
   static_assert(Greatest < Stages,
-                "recompute<What, units::on_stages<Stages...>>: the pipeline has no stage of this "
-                "number; they count from 0");
+                "recompute<What, units::on_stages<Stages...>>: the pipeline has no stage with this "
+                "number; stages are numbered from 0");
 }
 template <int Greatest, int Stages>
 inline constexpr bool recomputes_on_stages = (check_recomputed_stages<Greatest, Stages>(), true);

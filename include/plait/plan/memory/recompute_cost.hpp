@@ -12,8 +12,8 @@
 
 namespace plait::planning {
 
-/// Returns the flops per row of the layers that a unit of an item runs again under recompute of
-/// kind `what`, on one rank of the tensor axis.
+/// Returns the flops per row, on one rank of the tensor axis, of the layers that a unit of an item
+/// runs again if the unit's kind of recompute is `what`.
 template <class Plan>
 constexpr double recompute_flops_per_row(int item, granularity what) {
   double sum = 0;

@@ -33,7 +33,7 @@ struct residence {
 /// Such values have one `root`, the value whose buffer they use. Example: in `relu(linear(x))` the
 /// root of relu's output is linear's output, so the two are one buffer; relu saves only its output
 /// for the backward. A buffer that a backward pass reads is never written again; a buffer that a
-/// residual reads later is not written before that.
+/// residual reads later is not written before the residual has read it.
 template <int Values>
 struct storage_plan {
   std::array<residence, static_cast<std::size_t>(Values)> values{};
@@ -156,10 +156,10 @@ constexpr void share_values(program<Leaves> const& code, auto const& leaves, ite
   }
 }
 
-/// Merges the gradients of an item, from its last node to its first. The gradient of a residual's
-/// sum is read twice: by the residual's branch and by the sum of both gradients at the residual's
-/// beginning. So it counts as read later until the walk has reached that beginning, and no node of
-/// the branch writes over it.
+/// Lets the gradients of an item share buffers, in a walk from its last node to its first. The
+/// gradient of a residual's sum is read twice: by the residual's branch, and at the residual's
+/// beginning by the node that adds both gradients. Until the walk has reached this beginning, the
+/// second read is still to come, so no node of the branch writes over the gradient.
 template <int Leaves>
 constexpr void share_gradients(program<Leaves> const& code, auto const& leaves, item const& piece,
                                buffer_sharing<program<Leaves>::most_values>& share) {

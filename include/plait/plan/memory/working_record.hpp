@@ -21,7 +21,7 @@ namespace plait::planning {
 struct recompute_table {
   static_view<unsigned char> nodes{};  ///< for each node, the bits of recompute_plan::node
 
-  /// For each item, the bits of the field of record_levels that has the name of the member.
+  /// For each item, the bits of the field of record_levels that has the same name as this member.
   static_view<unsigned char> works{}, runs{}, overwrites{};
   /// For each unit of the model, its kind of recompute; empty if nothing is recomputed.
   static_view<granularity> units{};

@@ -55,7 +55,8 @@ enum class planning_error : int {
   nothing_divides,     ///< a layer that can be split has no form whose lengths the ranks divide
   unknown_form,        ///< use_form names a form that the layer does not have
   form_not_divisible,  ///< the ranks do not divide the lengths of the form that use_form names
-  /// As `nothing_divides`; the ranks are also not the multiple that another form needs.
+  /// As `nothing_divides`; another form needs the ranks to be a multiple of a length, and they are
+  /// not.
   nothing_multiple,
   no_chain,  ///< no sequence of forms leads from the first layer to the last
 };
@@ -270,8 +271,8 @@ struct form_planner {
     if (cost.possible) passages.push_back({from, to, -1, cost});
   }
 
-  /// Adds a passage to the leaf's list, which begins at `first`, unless one between equal
-  /// placements costs no more.
+  /// Adds a passage to the leaf's list, which begins at `first`, unless the list has one between
+  /// the same placements that costs no more.
   constexpr void add_form(std::size_t first, passage const& made) {
     auto at = passages.size();
     for (; at > first; --at) {
@@ -307,8 +308,8 @@ struct form_planner {
       bool const uses_sequence = uses(form, dim::sequence);
       if (uses_sequence && !cuts.sequence) continue;
       bool const divides = form.divides(ranks);
-      // A form that splits parameters but no work counts only if the ranks divide them. Otherwise a
-      // layer without any other form runs whole, and that is not an error.
+      // A form that splits parameters but no work counts only if the ranks divide the parameters.
+      // Otherwise a layer without any other form runs whole, and that is not an error.
       if (is_meant && may_split && !uses_sequence && form.shares_anything()) {
         wants_split = wants_split || must_divide || form.shares_work();
         can_split = can_split || divides;
@@ -586,8 +587,8 @@ struct form_planner {
 /// Chooses a form for every leaf on a tensor axis of `ranks` ranks.
 ///
 /// `cuts`: the dimensions that forms may cut.
-/// Cost: at compile time, for each layer as many steps as it has forms times placements that its
-///       input may have; the body of a repeat counts once.
+/// Cost: at compile time, for each layer a number of steps that is its number of forms times the
+///       number of placements that its input may have; the body of a repeat counts once.
 /// Errors: reported in the result, which `plan` checks by a static_assert.
 template <class Tree>
 constexpr auto choose_forms(Tree const& tree, int ranks, form_cuts cuts) {

@@ -76,8 +76,8 @@ template <class L>
 consteval void check_combination() {
   static_assert(!has_forward<L>(),
                 "this layer derives from a combination of layers (sequential, residual and so on) "
-                "and has a forward of its own, which would not run; derive from nothing, or leave "
-                "forward out");
+                "and has its own forward, which would not run; write the layer without a base "
+                "class, or leave forward out");
 }
 
 /// Turns a layer's type into nodes and leaves. The primary template makes a leaf.
@@ -153,8 +153,8 @@ struct outline_of<tied<L, Parameter, Owner>> : outline_of<L> {
   static constexpr int index =
       parameter_index<typename parameters_of<as_layer<L>>::type, Parameter>;
   static_assert(index >= 0,
-                "tied<L, Parameter, Owner>: Parameter is not in L's parameter_list (L is the layer "
-                "itself, not a named or sequential one)");
+                "tied<L, Parameter, Owner>: Parameter is not in L's parameter_list (L must be the "
+                "layer itself, not a `named` or `sequential` around the layer)");
   static constexpr void append(auto& out, name pin) {
     out.ties.push_back({out.leaves.size(), index, Owner});
     outline_of<L>::append(out, pin);

@@ -21,20 +21,21 @@ struct value {
   int item = 0;
 };
 
-/// The kind of a node of the program, with its forward.
+/// The kind of a node of the program. Each enumerator states what the node's forward computes.
 enum class program_node_kind : int {
   leaf,     ///< out = layer(in)
   move,     ///< out = in, in another placement
-  branch,   ///< out = in; `skip` is the sum that in also enters (a residual begins)
+  branch,   ///< out = in; `skip` is the sum to which `in` is also added (a residual begins)
   add,      ///< out = in + skip (a residual ends)
   fan_out,  ///< out = in and skip = in
 };
 
 /// One node of the model's program: a layer, a change of placement, or the beginning or end of a
-/// residual or fan_out. The list is in forward order. The backward pass runs it from its end, each
-/// node by its adjoint: an add passes the gradient of the sum to both summands, and a branch adds
-/// the two gradients. For a residual around one layer the list is `branch`, `leaf`, `add`, with a
-/// `move` in front of and after the leaf if its form needs other placements.
+/// residual or fan_out. The list is in forward order. The backward pass runs the list from its end
+/// to its beginning, each node by its adjoint: an add passes the gradient of the sum to both
+/// summands, and a branch adds the two gradients. For a residual around one layer the list is
+/// `branch`, `leaf`, `add`, with a `move` in front of and after the leaf if its form needs other
+/// placements.
 struct program_node {
   program_node_kind kind = program_node_kind::leaf;
   int leaf = -1;
@@ -79,9 +80,9 @@ constexpr int item_of(static_view<item> items, int unit) {
 }
 
 /// The model as a straight list of nodes: the leaves in the chosen forms, the transitions between
-/// them, and the beginnings and ends of residuals. The transition that an edge needs depends on
-/// both its neighbours, also across combinators; in a list the neighbour is the next element.
-/// `items` cuts the list into pieces that a pipeline stage runs as a whole. Example:
+/// them, and the beginnings and ends of residuals. The transition that an edge needs depends on the
+/// layers at its two ends, which may be in different combinators; in a list these layers are next
+/// to each other. `items` cuts the list into pieces that a pipeline stage runs as a whole. Example:
 /// `sequential<embedding, repeat<12, block>, linear>` has three items with 14 units, and the nodes
 /// of a block are listed once.
 template <int Leaves>
@@ -139,7 +140,8 @@ struct program_builder {
   }
 
   /// Returns value `from` in placement `at`: `from` itself, or the output of a move that is added.
-  /// `granularity_number`: this field of the tree's node for which the move is added.
+  /// `granularity_number`: the field of the same name of the tree's node for which the move is
+  /// added.
   constexpr int move_to(int from, placement at, int granularity_number = -1) {
     if (out.values[from].at == at) return from;
     int const moved = add_value(out.values[from].info, at);

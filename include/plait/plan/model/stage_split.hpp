@@ -35,8 +35,8 @@ constexpr std::vector<int> balance(std::vector<double> const& costs, int stages)
   auto const at = [](int i) { return static_cast<std::size_t>(i); };
   std::vector<double> sums(costs.size() + 1, 0.0);
   for (int i = 0; i < units; ++i) sums[at(i + 1)] = sums[at(i)] + costs[at(i)];
-  // For the first i units, the smallest number of first units with an equal sum of costs, because
-  // units may cost nothing.
+  // For the first i units, the smallest number of first units whose costs have the same sum. It may
+  // be less than i, because units may cost nothing.
   std::vector<int> equal(costs.size() + 1, 0);
   for (int i = 1; i <= units; ++i)
     equal[at(i)] = sums[at(i)] == sums[at(i - 1)] ? equal[at(i - 1)] : i;

@@ -15,7 +15,8 @@
 
 namespace plait::planning {
 
-/// A cut of the units of a model into chunks: the first unit of each, in the order of the layers.
+/// A cut of the units of a model into chunks: the first unit of each chunk, in the order of the
+/// layers.
 struct stage_cut {
   std::vector<int> begins{};
   int stages = 1;
@@ -45,7 +46,7 @@ struct judged_model {
 [[nodiscard]] [[gnu::cold]] std::vector<double> shares_of_stages(judged_model const& of,
                                                                  stage_cut const& cut);
 
-/// Returns true if a stage has less than a tenth of an equal share.
+/// Returns true if a stage's share of the model's work is less than a tenth of an equal share.
 [[nodiscard]] [[gnu::cold]] inline bool mostly_waits(double share, int stages) {
   return share * stages < 0.1;
 }
@@ -54,8 +55,8 @@ struct judged_model {
 /// write instead.
 [[nodiscard]] [[gnu::cold]] std::string text_of_greatest_unit(judged_model const& of);
 
-/// Returns a text that names the stages that mostly wait and says what to write instead; "" if
-/// there are none.
+/// Returns a text that names the stages that wait most of the time and says what to write instead;
+/// "" if there are none.
 ///
 /// `best`: the cut whose busiest stage has the least work.
 [[nodiscard]] [[gnu::cold]] std::string text_of_idle_stages(judged_model const& of,

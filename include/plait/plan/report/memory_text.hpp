@@ -46,8 +46,8 @@ template <class Device>
   else return 0;
 }
 
-/// Calls make() and returns its result. If there is too little memory for it, the error says how
-/// much the rank needs by its plan.
+/// Calls make() and returns its result. If memory does not suffice, the error contains the bytes
+/// that the rank needs by its plan.
 ///
 /// \see rethrow_for_plan
 template <class Rank, class Make>

@@ -29,7 +29,7 @@ namespace plait::planning {
                                                        static_view<item> items,
                                                        unit_range const& units);
 
-/// Returns the share of a step in which the first stage does not compute, "33 %".
+/// Returns the share of a step in which the first stage does not compute, for example "33 %".
 [[nodiscard]] [[gnu::cold]] inline std::string idle_text(schedule_times const& times) {
   return as_percent(static_cast<double>(times.bubble(0)), static_cast<double>(times.makespan()));
 }

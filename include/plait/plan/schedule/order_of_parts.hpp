@@ -35,9 +35,9 @@
 //   because it is sent once for all batches.
 namespace plait::planning {
 
-/// The regions of a parameter_layout in three orders: in which a step gathers parameters, in which
-/// a step reduces gradients, and in which an export gathers blocks. A step gathers region
-/// over_tensor first, because the first layers may need its parameters.
+/// The regions of a parameter_layout in three orders: the order in which a step gathers parameters,
+/// the order in which a step reduces gradients, and the order in which an export gathers blocks. A
+/// step gathers region over_tensor first, because the first layers may need its parameters.
 inline constexpr int gathered_regions[]{parameter_layout::over_tensor,
                                         parameter_layout::over_batch};
 inline constexpr int reduced_regions[]{parameter_layout::over_batch, parameter_layout::over_tensor};
@@ -50,7 +50,7 @@ struct program_shape {
   bool clips = false;        ///< computes the norm, to clip gradients or skip steps
   bool updates = false;      ///< runs the optimizer
   bool checks_loss = false;  ///< reads the loss before it updates
-  bool masks_loss = false;   ///< counts the loss on one of the ranks that have an equal loss
+  bool masks_loss = false;   ///< counts the loss on only one of the ranks that have an equal loss
 };
 
 /// The end of a chunk at which a message arrives or leaves: in front of its first unit or after its
@@ -80,7 +80,7 @@ template <class Sink, class Piece>
   if (kind == work::forward) return to.forward(piece);
   to.each_unit(piece);                     // calls order_of_unit, from the last unit to the first
   to.compute(operation_kind::accumulate);  // adds the bucket that was reduced while these units ran
-  to.each_reduced(piece);                  // order_of_buckets
+  to.each_reduced(piece);                  // calls order_of_buckets
 }
 
 /// Writes a pass of a chunk on a microbatch, or a message between chunks.

@@ -127,7 +127,8 @@ constexpr static_view<unsigned char> recomputed_nodes_of() {
   else return {};
 }
 
-/// The value of a plan. Its mesh lacks the size that is left to the launch, if there is one.
+/// The plan as a value. If the size of one axis is set only at launch, the mesh of this value does
+/// not contain that size.
 template <class Plan>
 inline constexpr plan_ir ir_of{
     .nodes = Plan::code.nodes.view(),
@@ -157,7 +158,7 @@ inline constexpr plan_ir ir_of{
     .is_elastic = Plan::is_elastic,
     .has_buckets = Plan::bucket_bytes > 0,
     .recomputes = Plan::recomputes};
-/// Returns the value of a plan with all sizes of its mesh.
+/// Returns a plan as a value, with all sizes of its mesh.
 template <class Plan>
 constexpr plan_ir ir_on(mesh const& grid) {
   plan_ir out = ir_of<Plan>;

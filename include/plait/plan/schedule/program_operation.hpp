@@ -9,7 +9,8 @@
 
 namespace plait::planning {
 
-/// The kind of an operation of a rank's program. All kinds except rows compute, on stream compute.
+/// The kind of an operation of a rank's program. All operations except `row` compute, on
+/// stream::compute.
 enum class operation_kind : int {
   row,             ///< carries out a transfer of the list
   send,            ///< copies numbers from the host
@@ -68,13 +69,14 @@ struct program_operation {
 
 /// Returns the number by which wait sites name an operation. It encodes the kind or the index of
 /// the transfer, and the first unit if the operation has units. Operations that differ only in the
-/// microbatch have one number.
+/// microbatch have the same number.
 [[nodiscard]] constexpr int site_number(program_operation const& of) {
   constexpr int most = 1 << 16;
   int const what = of.row < 0 ? static_cast<int>(of.what) : operation_kinds + of.row;
   return what + most * (of.units.end > 0 ? of.units.begin + 1 : 0);
 }
-/// Returns the index of the transfer from such a number; -1 if the operation is of another kind.
+/// Returns the index of the transfer from a number that site_number returned; -1 if the operation
+/// is of another kind.
 [[nodiscard]] constexpr int row_of_site(int number) {
   return number % (1 << 16) < operation_kinds ? -1 : number % (1 << 16) - operation_kinds;
 }

@@ -31,8 +31,8 @@ enum class program_buffer : int {
 inline constexpr int program_buffers = int(program_buffer::tensor) + 1;
 
 /// The operations of a rank in one part of a job, in the order in which the rank hands them to its
-/// streams. The first operation begins after all work on stream compute. After the last operation
-/// the host waits for all streams before it begins another program.
+/// streams. The first operation begins after all earlier work on stream::compute. After the last
+/// operation the host waits for all streams before it begins another program.
 struct step_program {
   lean_vector<program_operation> operations{};
   lean_vector<stream_operation> touched{};  ///< stream and buffers of each operation

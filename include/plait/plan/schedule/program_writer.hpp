@@ -25,11 +25,11 @@ namespace plait::planning {
 
 /// Writes the program of a rank of a stage, operation by operation. It is a sink of
 /// order_of_parts.hpp, whose functions call its members in order. For each operation it notes the
-/// stream and the buffers that the operation reads and writes; all waits follow from these. It
-/// knows no level of `zero` by name: it asks whether parameters are kept in blocks (then it gathers
-/// buckets in front of pieces) and whether gradients are summed in blocks (then it reduces a bucket
-/// after each piece). Example: with two buckets in blocks a forward becomes copy_block, gather,
-/// copy_block, gather, forward of the first units, forward of the others.
+/// stream and the buffers that the operation reads and writes; all waits follow from these. The
+/// writer knows no level of `zero` by name. If parameters are kept in blocks, it gathers buckets in
+/// front of pieces; if gradients are summed in blocks, it reduces a bucket after each piece.
+/// Example: with two buckets in blocks a forward becomes copy_block, gather, copy_block, gather,
+/// forward of the first units, forward of the others.
 class program_writer : row_writer {
  public:
   /// Prepares a writer for a stage.
@@ -75,8 +75,8 @@ class program_writer : row_writer {
   [[gnu::cold]] void each_pass();
   /// Adds this rank's end of a message between two chunks.
   [[gnu::cold]] void message(transfer_place place, chunk_side side, pass const& now);
-  /// Gathers the output of a microbatch by its transfer, or copies it if this rank has all of it.
-  /// If measures need the output, it also adds the operation that passes it to them.
+  /// Gathers the output of a microbatch by its transfer, or copies the output if this rank has all
+  /// of it. If measures need the output, adds the operation that passes the output to them.
   [[gnu::cold]] void output(pass const& now);
 
   /// A piece of a pass: units that run as one operation, unless a recompute runs between them.
@@ -91,8 +91,9 @@ class program_writer : row_writer {
   /// of parameters is cut between the buckets that are reduced during it: the last backward of a
   /// chunk, or each backward if ranks reduce the gradients of each microbatch.
   [[gnu::cold]] void each_piece(pass& now);
-  /// Empties the staging buffer for gradients if a piece needs all of it: adds its block to the
-  /// sums of the step. Then gathers the buckets of parameters for this piece and for the next.
+  /// Empties the staging buffer for gradients if a piece needs all of it: adds the block in the
+  /// buffer to the sums of the step. Then gathers the buckets of parameters for this piece and for
+  /// the next.
   [[gnu::cold]] void gather_for(piece& now);
   [[gnu::cold]] void forward(piece const& now);
   [[gnu::cold]] void each_unit(piece& now);
@@ -123,7 +124,7 @@ class program_writer : row_writer {
   [[gnu::cold]] void blocks(exported const& of, int region);
   [[gnu::cold]] void each_tensor(exported const& of);
   [[gnu::cold]] void make_whole(program_operation const& tensor);
-  /// Sends a tensor to the root rank, which returns it to its host.
+  /// Sends a tensor to the root rank, which copies the tensor to its host.
   [[gnu::cold]] void send_to_root(program_operation const& tensor);
 
  private:
@@ -133,15 +134,16 @@ class program_writer : row_writer {
   [[nodiscard]] [[gnu::cold]] piece piece_of(pass& now, unit_range units);
   /// Returns the pieces of the arena that a buffer of a pass occupies, see placed_passes.
   [[nodiscard]] [[gnu::cold]] buffers pieces_of(live_buffer value, int chunk, int microbatch) const;
-  /// Returns the index of the stage's chunk that produces the input of `unit`; -1 if another stage
-  /// does.
+  /// Returns the index of the stage's chunk that produces the input of `unit`; -1 if a chunk of
+  /// another stage does.
   [[nodiscard]] [[gnu::cold]] int chunk_that_ends_at(int unit) const;
   /// Gathers a bucket of parameters in its staging buffer.
   [[gnu::cold]] void gather_bucket(planned_gather const& one);
-  /// Returns the buffers of the parameters that units read, also of parameters that other units
+  /// Returns the buffers of the parameters that units read, including parameters that other units
   /// own.
   [[nodiscard]] [[gnu::cold]] buffers parameters_of(unit_range units) const;
-  /// Returns the ends of the staging buffer for gradients that a bucket occupies.
+  /// Returns the ends (beginning, end or both) of the gradients' staging buffer that a bucket
+  /// occupies.
   [[nodiscard]] [[gnu::cold]] buffers ends_of(staging_place const& room) const;
   /// Returns true if the list has a transfer of this place that moves bucket `number` or, for -1,
   /// any transfer of this place.
@@ -157,7 +159,8 @@ class program_writer : row_writer {
   [[gnu::cold]] bool add_tie_rows(int number);
   /// Returns true if a bucket has padding on any rank.
   [[nodiscard]] [[gnu::cold]] bool has_padding(bucket const& of) const;
-  /// Adds the transfers of a tensor that are messages between stages, or its other transfers.
+  /// Adds the transfers of a tensor: its messages between stages if `messages` is true, otherwise
+  /// its other transfers.
   [[gnu::cold]] bool add_rows_of(program_operation const& tensor, bool messages,
                                  buffers const& reads);
 
@@ -170,7 +173,7 @@ class program_writer : row_writer {
   lean_vector<char> is_done_{};  // units whose gradients are complete, except for tied uses
   lean_vector<char> is_reduced_{};  // true for buckets whose reduction has been written
   lean_vector<char> has_begun_{};   // chunks that have computed gradients in this step
-  lean_vector<char> has_run_{};     // chunks that have run forward
+  lean_vector<char> has_run_{};     // chunks that have run a forward
   bucket_uses uses_;
   working_record record_;
   buffers kept_{};  // the input and the output of the current pass's chunk

@@ -38,7 +38,7 @@ class row_writer {
   /// buckets with parameters of these units.
   [[nodiscard]] [[gnu::cold]] buffers of_buckets(name what) const;
   [[nodiscard]] [[gnu::cold]] buffers of_units(name what, unit_range units) const;
-  /// A tied use on the stage, if it has a gradient.
+  /// A tied use of a parameter on the stage, if the use has a gradient.
   struct tied_use {
     int entry = -1;
     int unit = -1;

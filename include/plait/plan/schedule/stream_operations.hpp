@@ -89,7 +89,8 @@ struct item_operations {
     return number;
   }
 
-  /// Returns the operation for all work before the item or after it, which touches all its buffers.
+  /// Returns the operation for all work before the item or after it, which touches all buffers of
+  /// the item.
   constexpr stream_operation edge() const {
     lean_vector<int> all;
     for (int i = 0; i < buffers; ++i) all.push_back(i);
@@ -165,8 +166,8 @@ constexpr bool postpones_parameters(auto const& code, auto const& leaves, auto c
 
 /// Returns the waits that an item needs; see `item_waits`.
 ///
-/// `code`, `storage`: program and places of a plan, as constants or in its plan_ir.
-/// `runs`: a function that returns true for nodes that run; left out if all do.
+/// `code`, `storage`: program and places of a plan, as constants or in its plan_ir. `runs`: a
+/// function that returns true for nodes that run; left out if all nodes run.
 template <int Steps, class Code, class Storage, class Runs = std::nullptr_t>
 constexpr lean_vector<planned_wait> plan_item_waits(Code const& code, auto const& leaves,
                                                     Storage const& storage,

@@ -136,8 +136,8 @@ struct transfer {
 /// Errors: error, always: a fault of plait that names the transfer and the part.
 [[noreturn]] [[gnu::cold]] void refuse_row(transfer_place place, char const* part);
 
-/// Returns a text about a transfer that the table of transitions does not have as one operation:
-/// its transition on each axis, and the operations that are allowed.
+/// Returns a text about a transfer that is not one operation of the table of transitions: its
+/// transition on each axis, and the operations that are allowed.
 [[gnu::cold]] std::string refused_rows(transfer const& made);
 
 }  // namespace plait::planning

@@ -24,11 +24,10 @@ PLAIT_DECL std::string refused_rows(transfer const& made) {
                     (row.allowed() ? to_string(row.moves) : "no row"), ") on ", to_string(which)});
     separator = " and ";
   }
-  return concat(
-      {text,
-       "; allowed are all_reduce over several axes or one other operation along one axis, and of "
-       "elements cut along several axes the last cut in the order of scatters: list one row for "
-       "each operation"});
+  return concat({text,
+                 "; a transfer may be one all_reduce over several axes, or one other operation "
+                 "along one axis. If elements are cut along several axes, this axis must be the "
+                 "last in the order of scatters; list one transfer for each operation"});
 }
 
 }  // namespace plait::planning

@@ -71,7 +71,8 @@ struct transfer_lister {
   constexpr std::int64_t copies(int item) const {
     return count_copies(plan.items[item], plan.chunks_of(stage));
   }
-  /// Errors: error, with the place and both placements, if the table has no such operation.
+  /// Adds a transfer to the list. Errors: error, with the place and both placements, if the table
+  /// has no such operation.
   [[gnu::cold]] constexpr void add(transfer const& made) {
     auto const row = made.row();
     if (!row.allowed)
@@ -148,11 +149,11 @@ struct transfer_lister {
     auto const gathers = scatter_order(axes_that(collective::all_gather));
     for (int i = gathers.size() - 1; i >= 0; --i)
       made.count *= ranks(gathers[i]), go_to(made.from.with(gathers[i], to.at(gathers[i])));
-    go_to(to);  // the rest sends nothing, or `add` refuses it
+    go_to(to);  // the other cases send nothing, or `add` refuses them
   }
 
-  /// Adds the transfers of the nodes of an item, each with `times`. At recompute it adds only
-  /// transfers of nodes that run again under recompute of kind `what`.
+  /// Adds the transfers of the nodes of an item, each with `times`. At place `recompute` it adds
+  /// only transfers of nodes that run again under recompute of kind `what`.
   [[gnu::cold]] constexpr void add_item(transfer_place place, int item, std::int64_t times,
                                         int what = 0) {
     auto const& piece = plan.items[item];

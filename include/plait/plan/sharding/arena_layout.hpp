@@ -41,10 +41,11 @@ struct activation_layout {
   using slots = std::array<std::size_t, slots_info::most_slots>;
 
   std::array<std::size_t, values> value_offset{};     ///< for each value with memory of its own
-  std::array<std::size_t, values> gradient_offset{};  ///< for each such gradient
+  std::array<std::size_t, values> gradient_offset{};  ///< for each gradient with memory of its own
   std::array<slots, static_cast<std::size_t>(Leaves)> saved_offset{};
   std::array<slots, static_cast<std::size_t>(Leaves)> scratch_offset{};
-  std::array<std::size_t, items> activation_stash_bytes{};  ///< with recomputed buffers
+  std::array<std::size_t, items>
+      activation_stash_bytes{};  ///< for each item, recomputed buffers included
   /// For each item and each `granularity` of a unit: the end of the part that is in the stash.
   std::array<std::array<std::size_t, granularities>, items> stash_end{};
   /// Bytes of the item's output, which is first in its stash.
@@ -112,8 +113,8 @@ template <int Leaves>
     out.output_bytes[at] = kept;
     out.input_bytes[at] = bytes_of(piece.in);
     int const first_value = v;
-    // A buffer must hold all values that share it. Its root is never smaller than the other values,
-    // which are blocks of its rows or as long.
+    // A buffer must hold all values that share it. The root of these values is never smaller than
+    // the others, which are as long as the root or are blocks of its rows.
     for (; v < code.values.size() && code.values[v].item == i; ++v) {
       auto const place = [&](residence const& where, std::size_t& offset, std::size_t& transient) {
         if (where.root == v && where.where == storage_kind::transient)
@@ -180,9 +181,10 @@ template <int Leaves>
 /// in bfloat16 have equal offsets in elements, so they begin at multiples of 128 bytes.
 inline constexpr std::size_t parameter_alignment = 64;
 
-/// The alignment of parameters, in elements, in plans that sum gradients slice by slice. The
-/// squares of each piece of this number of elements of a parameter are added up separately, and no
-/// two ranks share a piece, so the sums have equal bits on any number of ranks.
+/// The alignment of parameters, in elements, in plans that sum gradients slice by slice. A
+/// parameter is divided into pieces of this number of elements, and the squares of each piece are
+/// added up separately. No two ranks share a piece, so the sums have equal bits on any number of
+/// ranks.
 inline constexpr std::size_t square_piece = 1024;
 
 constexpr std::size_t rounded_up(std::size_t count, std::size_t multiple) {
@@ -235,10 +237,10 @@ struct entry_place {
 };
 
 /// The places of the parameters of one stage, as if one flat arena had all of them, in elements.
-/// Gradients have an equal layout, and so has the optimizer's state where each rank has all of it;
-/// neither has frozen parameters, which are last. Where ranks hold blocks, `parameters_at` and
-/// `gradients_at` convert a place in the layout to a place in an arena. All code names elements by
-/// their places in the layout.
+/// Gradients have an equal layout, and so has the optimizer's state if each rank has all of it.
+/// Neither contains the frozen parameters, which are last. Where ranks hold blocks, `parameters_at`
+/// and `gradients_at` convert a place in the layout to a place in an arena. All code names elements
+/// by their places in the layout.
 ///
 /// Region over_batch has the parameters whose gradients are summed over the batch axes. Region
 /// over_tensor has the parameters whose gradients are summed over the tensor axis as well, such as
@@ -294,8 +296,8 @@ struct parameter_layout {
   [[nodiscard]] constexpr element_range tied() const { return {count(), tied_count}; }
   /// Returns the number of elements of all gradients.
   [[nodiscard]] constexpr std::size_t gradient_count() const { return count() + tied_count; }
-  /// Returns the place in an arena of element `offset` of the layout, whose region the arena has
-  /// whole.
+  /// Returns the place in an arena of element `offset` of the layout. The arena must have the whole
+  /// region of this element.
   [[nodiscard]] constexpr std::size_t place_in(stored_buckets const& at, std::size_t offset) const {
     if (offset >= count()) return at.after_buckets + offset - count();
     auto const& last = regions[over_tensor];

@@ -108,9 +108,9 @@ class bucket_uses {
     for (int unit = chunk.begin; unit < chunk.end; ++unit) {
       auto const used = uses.of(unit, region, which);
       if (used.size() > 2)
-        throw error(
-            {"plan: unit ", unit, " uses parameters of ", used.size(),
-             " buckets, but a staging buffer has two at a time; tie it to one other layer"});
+        throw error({"plan: unit ", unit, " uses parameters of ", used.size(),
+                     " buckets, but a staging buffer holds only two at a time; tie the unit to one "
+                     "other layer at most"});
       for (int const number : used) {
         if (number == last) continue;
         std::size_t const count = layout.bucket_at(std::size_t(number)).elements.count;

@@ -69,8 +69,8 @@ struct parameter_rectangle {
   return out;
 }
 
-/// Returns true if the rectangles of all tensor ranks together have each element of a parameter
-/// once, or if each rank has all elements.
+/// Returns true if the rectangles of all tensor ranks together contain each element of a parameter
+/// exactly once, or if each rank has all elements.
 [[nodiscard]] constexpr bool is_covered(parameter_entry const& entry, int ranks) {
   bool const is_cut = is_shard(entry.stored);
   auto const whole = entry.info.unpadded();
@@ -90,8 +90,8 @@ struct parameter_rectangle {
   return count == whole.count() && (count == 0 || (row == whole.rows && column == whole.columns));
 }
 
-/// Adds to `out` the part of rectangle `of` that is in `range` of the arena. It is at most three
-/// rectangles: a piece of a row, whole rows, and another piece of a row.
+/// Adds to `out` the part of rectangle `of` that is in `range` of the arena. This part consists of
+/// at most three rectangles: a piece of a row, whole rows, and another piece of a row.
 constexpr void add_common(parameter_rectangle const& of, element_range const& range,
                           lean_vector<parameter_rectangle>& out) {
   if (of.count() == 0) return;
@@ -132,7 +132,7 @@ struct parameter_block {
   std::string name;
   std::size_t offset = 0;  ///< offset and count in elements, padding included
   std::size_t count = 0;
-  lean_vector<parameter_rectangle> rectangles;  ///< without padding
+  lean_vector<parameter_rectangle> rectangles;  ///< without the block's padding
 
   /// Returns the rectangles with places counted from the block's beginning.
   [[nodiscard]] lean_vector<parameter_rectangle> in_block() const;

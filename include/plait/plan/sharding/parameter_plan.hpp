@@ -52,7 +52,7 @@ struct parameter_entry {
 };
 
 /// The placements of a parameter on all axes: `kept` between steps, `summed` for this use's
-/// gradient accumulator during a step, `owned` by the optimizer. On the stage axis they only say
+/// gradient accumulator during a step, `owned` by the optimizer. On the stage axis they only state
 /// that one stage has the parameter; the number of this stage differs between the copies of a
 /// repeat.
 struct parameter_placements {
@@ -67,7 +67,7 @@ constexpr parameter_placements placements_of(parameter_entry const& use,
 }
 
 /// Returns the transition that brings the gradient of a tied use to the placement of the owner's
-/// gradient. The two gradients are added after it.
+/// gradient. The two gradients are added after this transition.
 constexpr transition tie_transition(parameter_entry const& use, parameter_entry const& owner) {
   return transition_between(dual(use.used), dual(owner.used));
 }
@@ -165,7 +165,8 @@ struct parameter_list_result {
   static_vector<parameter_entry, Uses> entries{};
   tie_error problem = tie_error::none;
   int problem_tie = 0;  ///< number of the wrong tie in the tree
-  std::array<int, static_cast<std::size_t>(Leaves)> first_entry{};  ///< for each leaf
+  std::array<int, static_cast<std::size_t>(Leaves)>
+      first_entry{};  ///< for each leaf, the index of its first entry
 };
 
 /// Returns parameter `index` of a layer in one of its forms, without the layer's position in the
