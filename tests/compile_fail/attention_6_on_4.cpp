@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // first: tensor_parallel<Ranks>: Ranks fits no form of Layer. One form needs a Ranks that divides
-// expect: another form needs a multiple of Length that divides a second length (such as the number of query
-// expect: Choose such a Ranks, or write use_form<"whole", Layer>, with which every rank does all of the
+// expect: another form needs a multiple of Length that divides a second length (such as the number
+// expect: Choose such a Ranks, or write use_form<"whole", Layer>, with which every rank does all of
 // expect: plait::nn::attention<12, 6, 4, 16
 // expect: of_length<6>, plait::planning::on_ranks<4>
 #include "plait/nn/attention.hpp"

@@ -4,9 +4,9 @@
 // expect: saved[output_slot{}]: the layer does not save its output; add output_slot to its
 // expect: saved[slot{}]: the layer saves no such slot; add it to its saved<...>
 // expect: p[Parameter{}]: the layer has no such parameter; list it in parameter_list
-// expect: ops.add_to_loss(terms): this layer is not a loss and does not say that it has a term
-// expect: ops.loss_seed(): this layer is not a loss and does not say that it has a term
-// expect: ops.move<To>(x): the form of this layer lists no such move of such elements
+// expect: ops.add_to_loss(terms): this layer is not a loss and does not declare that it adds a term
+// expect: ops.loss_seed(): this layer is not a loss and does not declare that it adds a term to the
+// expect: ops.move<To>(x): the form of this layer lists no such move with elements of this type
 // expect: is_listed_in_form<summed
 // expect: unlisted_move<float
 // expect: ops.move<To>(x): the form lists no move of backward_input

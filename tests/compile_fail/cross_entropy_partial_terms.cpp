@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: ops.cross_entropy(terms, ...): the logarithm of a partial sum
+// first: ops.cross_entropy(terms, ...): the terms are partial (a sum still to be made), and their
 #include "plait/backend/host/threads.hpp"
 #include "plait/run/operations.hpp"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // expect: launch<Job>(backend, program): program cannot be called with a rank alone
-// expect: launch<Job, Jobs...>: a job has another mesh than the first one
+// expect: launch<Job, Jobs...>: a job has another mesh than the first job
 // expect: launch<Job>(backend, program): the first argument is not a backend
 // expect: launch<Job, Jobs...>: one job is reproducible<Slices> and another is not
 #include "plait/backend/host/threads.hpp"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // first: move_value<From, To>: the table of transitions has no row From -> To
-// first: move_value<From, To>: communicators have no reduce, gather or scatter
+// first: move_value<From, To>: this transition to or from only<k> is a reduce, gather or scatter
 #include "plait/backend/host/threads.hpp"
 #include "plait/run/move.hpp"
 

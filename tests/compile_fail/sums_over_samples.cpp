@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // expect: reproducible<Slices>: a layer sums over all samples of a microbatch
-// expect: ops.sum_over_samples(x): the form of this layer lists no sum of such elements
+// expect: ops.sum_over_samples(x): the form of this layer lists no sum with these elements and this
 // expect: ops.sum_over_samples(x): the form of this layer lists no sum for this body
 // expect: batch_sum<At, Width>: values summed over samples must be equal on all ranks
 #include "plait/plait.hpp"

@@ -180,9 +180,10 @@ TEST(BatchStatistics, OfABodyMatchTheListOfItsForm) {
   std::string const begin = "ops.sum_over_samples in layer row forward, form \"row\": ";
   expect_said(sums::once_more,
               begin + "sum 2 of the body is of 12 values, but the form lists 1 sums");
-  expect_said(sums::once_less, begin + "the body ends without sum 1, but the form lists 12 there");
+  expect_said(sums::once_less,
+              begin + "the body ends without sum 1, but the form lists 12 values for it");
   expect_said(sums::shorter,
-              begin + "sum 1 of the body is of 11 values, but the form lists 12 there");
+              begin + "sum 1 of the body is of 11 values, but the form lists 12 values for it");
 }
 
 TEST(BatchStatistics, OfOneValueAreAnError) {

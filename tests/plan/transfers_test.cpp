@@ -470,7 +470,7 @@ TYPED_TEST(ExchangesOfBodies, AreThoseThatTheFormLists) {
   expect_said(moves::as_listed, "");
   expect_said(moves::once_more, begin +
                                     "move 3 of the body is partial_max -> replicate of 4 values in "
-                                    "4 rows, but the form lists only 2 of them" +
+                                    "4 rows, but the form lists only 2 moves" +
                                     end);
   expect_said(moves::once_less, begin +
                                     "the body ends without move 2, and the form lists there "

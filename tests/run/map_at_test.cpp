@@ -159,14 +159,14 @@ TEST(MapAt, WrongShapesAreSentences) {
   EXPECT_EQ(with.run([&](auto& ops, auto y) {
     ops.map_at(same{}, y, plait::view<double const>{x.data(), 5, 4});
   }),
-            "ops.map_at in layer here forward: a view is 5 x 4, a sequence is 6 x 4: a view has a "
-            "row for each row of activations or for each position, or one row for all");
+            "ops.map_at in layer here forward: a view is 5 x 4, a sequence is 6 x 4: a view must "
+            "have a row for each row of activations, a row for each position, or one row for all");
   EXPECT_EQ(with.run([&](auto& ops, auto y) {
     y.rows = 2;
     ops.map_at(same{}, y, plait::view<double const>{x.data(), 6, 4});
   }),
             "ops.map_at in layer here forward: a view is 6 x 4, y is 2 x 4: y has one row for each "
-            "position, and a view more than that");
+            "position, but a view has more");
   EXPECT_NE(with.run([&](auto& ops, auto y) { ops.map_at(same{}, y, y); })
                 .find("y must not be the buffer of a view"),
             std::string::npos);

@@ -181,13 +181,12 @@ TEST(OwnOperation, WhoseIndicesHaveTwoLengthsNamesBoth) {
             }),
             "ops.run in layer own forward: view 1 is 4 x 3, view 2 is 2 x 5: index i is 3 long in "
             "view 1 and 2 in view 2");
-  EXPECT_EQ(
-      mismatch_of([&](auto& ops) { ops.template run<"r c, 1 c -> r c">(kernel, x, row, x); }),
-      "ops.run in layer own forward: view 2 is 2 x 3: its indices say that its rows are 1, by "
-      "the index 1");
+  EXPECT_EQ(mismatch_of([&](auto& ops) { ops.template run<"r c, 1 c -> r c">(kernel, x, row, x); }),
+            "ops.run in layer own forward: view 2 is 2 x 3: by the indices, its number of rows "
+            "must be 1, because the index is 1");
   EXPECT_EQ(mismatch_of([&](auto& ops) { ops.template run<"r 3h, r h -> r h">(kernel, y, x, x); }),
-            "ops.run in layer own forward: view 1 is 4 x 5: its indices say that its columns are 3 "
-            "equal parts");
+            "ops.run in layer own forward: view 1 is 4 x 5: by the indices, its number of columns "
+            "must be 3 times a whole number");
 }
 
 }  // namespace

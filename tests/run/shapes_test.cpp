@@ -343,8 +343,10 @@ TEST_F(WrongShape, Positions) {
           [&](auto& ops) { ops.add_positions(x, matrix(sequence, 5), y); });
   refuses("table is 2 x 4, x is 6 x 4: the table must have a row for each position",
           [&](auto& ops) { ops.add_positions(x, matrix(2, 4), y); });
-  refuses("x is 5 x 4, a position is 2 x 4: the rows must be whole positions",
-          [&](auto& ops) { ops.add_positions(matrix(5, 4), table, matrix(5, 4)); });
+  refuses(
+      "x is 5 x 4, a position is 2 x 4: the number of rows must be a multiple of the rows of a "
+      "position",
+      [&](auto& ops) { ops.add_positions(matrix(5, 4), table, matrix(5, 4)); });
   fits([&](auto& ops) { ops.accumulate_positions(x, table); });
   refuses("ops.accumulate_positions in layer 3: dtable is 2 x 4, dy is 6 x 4",
           [&](auto& ops) { ops.accumulate_positions(x, matrix(2, 4)); });
@@ -406,8 +408,10 @@ TEST_F(WrongShape, Dropout) {
           [&](auto& ops) { ops.dropout(x, matrix(rows, 5), 0.5, 4); });
   refuses("a row of `width` is 1 x 3, x is 6 x 4: a row of `width` must be 1 x 4",
           [&](auto& ops) { ops.dropout(x, y, 0.5, 3); });
-  refuses("x is 5 x 4, a position is 2 x 4: the rows must be whole positions",
-          [&](auto& ops) { ops.dropout(matrix(5, 4), matrix(5, 4), 0.5, 4); });
+  refuses(
+      "x is 5 x 4, a position is 2 x 4: the number of rows must be a multiple of the rows of a "
+      "position",
+      [&](auto& ops) { ops.dropout(matrix(5, 4), matrix(5, 4), 0.5, 4); });
 }
 
 }  // namespace

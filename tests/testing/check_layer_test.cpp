@@ -77,7 +77,8 @@ TEST(CheckLayer, SeesSumsOverSamplesThatAreNotThoseOfAllRanks) {
   expect_reported(report, "form row on 2 data ranks: output");
   expect_reported(report, "form row on 2 data ranks: gradient of the input");
   expect_only(report, {"must equal the result of one rank that has the samples of both"});
-  expect_only(report_of(once_less), {"the body ends without sum 1, but the form lists 12 there"});
+  expect_only(report_of(once_less),
+              {"the body ends without sum 1, but the form lists 12 values for it"});
 }
 
 TEST(CheckLayer, SeesBytesThatThePlanDoesNotCount) {

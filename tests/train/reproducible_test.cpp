@@ -282,7 +282,7 @@ TEST(Reproducible, RefusesWhatDoesNotFit) {
       trainer.step(batch);
     });
   });
-  expect_refused("12 slices are not the same number on each of 5 data ranks", [&] {
+  expect_refused("12 slices cannot be divided equally among 5 data ranks", [&] {
     launch<with>(threads{.data_ranks = 5}, [&](auto& rank) {
       auto trainer = plait::trainer<with>(rank, sgd{});
       auto all = batches(data, global_batch<24>{}, rank);

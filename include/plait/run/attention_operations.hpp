@@ -133,9 +133,10 @@ class attention_operations : public element_operations<Rank> {
   local_part part_of(char const* name, Groups, std::tuple<Q, K, V> const& qkv, Y const& out,
                      Kept const& log_sum) const {
     static_assert(typing::sound_places<operation::attention, Q::at, K::at, V::at, Y::at, Kept::at>);
-    static_assert(Q::at.parts == 1,
-                  "ops.attention(groups, qkv, out, ...): the query is cut in several parts, so "
-                  "that this rank's heads are not adjacent; give the form shard<dim::features>");
+    static_assert(
+        Q::at.parts == 1,
+        "ops.attention(groups, qkv, out, ...): the query is cut in several parts, so that this "
+        "rank's heads are not adjacent; write shard<dim::features>, without parts, in the form");
     constexpr bool cut = typing::is_columns(Q::at), shared = Q::at != K::at;
     auto const& [q, k, v] = qkv;
     auto const ranks = cut ? static_cast<std::size_t>(context.tensor_ranks) : std::size_t{1};

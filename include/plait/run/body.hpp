@@ -68,7 +68,8 @@ template <class P, class Y, class X, class D, class V, class W>
 backward_body(P, Y, X, D, V, W, layer_context const&) -> backward_body<P, Y, X, D, V, W>;
 
 /// The argument `l` of a loss's `forward_backward`. It has the members of the `l` of forward, the
-/// factor `dy` of the gradient, and the view `dx` to which the layer writes the gradient.
+/// factor `dy` by which the layer multiplies the gradient, and the view `dx` to which the layer
+/// writes the gradient.
 template <class Parameters, class Input, class Output, class OutputGradient, class InputGradient,
           class Saved, class Scratch>
 struct forward_backward_body {
@@ -89,11 +90,10 @@ forward_backward_body(P, I, O, Y, X, V, W, layer_context const&)
 /// called.
 template <class L, bool CanBeCalled>
 consteval void check_body() {
-  static_assert(
-      CanBeCalled,
-      "a body of this layer cannot be called: write `static void forward(auto& ops, auto "
-      "l)`, and with the same two arguments either backward_input and backward_parameters, or "
-      "backward; all of them are static");
+  static_assert(CanBeCalled,
+                "a body of this layer cannot be called: write `static void forward(auto& ops, auto "
+                "l)`, and with the same two arguments either backward_input and "
+                "backward_parameters, or backward; declare all of them static");
 }
 
 }  // namespace plait::execution

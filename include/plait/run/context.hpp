@@ -13,8 +13,9 @@ namespace plait {
 /// The address in the device's memory to which a layer adds its term of the loss, with the weights
 /// of the term.
 struct loss_sum {
-  double* data = nullptr;           ///< null: the layer adds no term
-  double const* scale = nullptr;    ///< weight of the term / count of the term in the global batch
+  double* data = nullptr;  ///< null: the layer adds no term
+  double const* scale =
+      nullptr;  ///< weight of the term, divided by its count of targets in the global batch
   double const* weights = nullptr;  ///< a weight for each row of the microbatch; null: all are 1
 
   /// The number of sample slots of the microbatch, of which only the first `present` contain a
@@ -24,7 +25,8 @@ struct loss_sum {
   std::size_t first_row = 0;  ///< first row of this rank's block in the microbatch
 };
 
-/// The factor of the gradient of a term of the loss, in the device's memory.
+/// The factor by which a layer multiplies the gradient of its term of the loss, in the device's
+/// memory.
 ///
 /// Example (tests/reference/names_in_use_test.cpp loss_seed):
 ///     struct differentiate {
@@ -39,11 +41,11 @@ struct loss_sum {
 struct loss_seed {
   double const* scale = nullptr;    ///< gradient of the job's loss with respect to the layer's sum
   double const* weights = nullptr;  ///< a weight for each row; null: all are 1
-  std::size_t samples = 0;          ///< as in loss_sum
+  std::size_t samples = 0;          ///< number of sample slots, as in loss_sum
   std::size_t present = 0;
 
-  /// Returns the factor of the gradient of a row. Only kernels call it, since `scale` points to the
-  /// device's memory.
+  /// Returns the factor for the gradient of one row. Only kernels call this function, because
+  /// `scale` points to the device's memory.
   [[nodiscard]] PLAIT_HOST_DEVICE double at(std::size_t row) const {
     if (samples != 0 && row % samples >= present) return 0;
     return weights == nullptr ? *scale : *scale * weights[row];
@@ -54,7 +56,7 @@ struct loss_seed {
 
 namespace plait::ext {
 
-/// Returns the factor of the gradient of the terms that a layer adds to `of`.
+/// Returns the factor by which a layer multiplies the gradients of the terms that it adds to `of`.
 constexpr loss_seed seed_of(loss_sum const& of) {
   return {of.scale, of.weights == nullptr ? nullptr : of.weights + of.first_row, of.samples,
           of.present};
@@ -74,8 +76,9 @@ struct layer_context {
   std::size_t first_sample = 0;  ///< global index of the first of these samples
   std::size_t missing = 0;       ///< number of empty sample slots at the end of the microbatch
   std::size_t all_samples = 0;   ///< number of samples of the global batch; 0: `present()`
-  bool reads_buffers = false;    ///< forward uses running statistics: in evaluation, and if frozen
-  bool recomputes = false;       ///< forward recomputes activations that were not kept
+  bool reads_buffers =
+      false;  ///< forward uses running statistics: in evaluation, or if the layer is frozen
+  bool recomputes = false;  ///< forward recomputes activations that were not kept
 
   /// The number of samples of the microbatch on all ranks, for layers that sum over samples; 0:
   /// other ranks have no samples. `sample_axes` are the mesh axes along which ranks have different

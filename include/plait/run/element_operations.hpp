@@ -53,8 +53,8 @@ class element_operations {
   [[nodiscard]] std::size_t first_column(View const& x) const {
     static_assert(View::at.parts == 1,
                   "ops.first_column(x), also in dropout, cross_entropy and map_at: x is cut in "
-                  "several parts, so that this rank's columns are not adjacent; give the form "
-                  "shard<dim::features>");
+                  "several parts, so that this rank's columns are not adjacent; write "
+                  "shard<dim::features>, without parts, in the form");
     return typing::is_columns(View::at) ? x.columns * rank() : 0;
   }
   /// Returns the first global row of a parameter's view.
@@ -76,7 +76,9 @@ class element_operations {
   template <class T, placement At>
   void clear(view_of<T, At> y) {
     static_assert(typing::sound_written<T>);
-    static_assert(At != partial_max, "ops.clear(y): 0 need not be the least of a partial_max");
+    static_assert(At != partial_max,
+                  "ops.clear(y): y is partial_max, and a maximum with 0 is wrong if all other "
+                  "values are negative");
     queue_.fill(T{0}, y.data, y.count());
   }
   /// Computes out = a + b. out may be a or b.
@@ -223,7 +225,7 @@ class element_operations {
     else return true;
   }
   /// True if the arguments of an operation have the number, placements, elements and memory that
-  /// the row needs; otherwise an assertion fails.
+  /// the operation's row requires; otherwise an assertion fails.
   template <class Row, class... Arguments>
   static constexpr bool sound =
       typing::sound_row<Row, Arguments...> && (lies_here<Arguments>() && ... && true);
@@ -312,9 +314,8 @@ class element_operations {
     static_assert(
         std::is_invocable_r_v<double, Function const&,
                               accumulate_t<std::remove_const_t<Operands>>...>,
-        "ops.map(f, operands..., y): f cannot be called with one number of each operand; give it "
-        "a call operator that is const, takes as many numbers as there are operands, and returns "
-        "one");
+        "ops.map(f, operands..., y): f cannot be called with one number of each operand; define in "
+        "f a const call operator that takes one number for each operand and returns one number");
   }
 
   /// Returns the number of positions of a view with placement `At`.

@@ -20,8 +20,8 @@ namespace plait::execution {
 /// Errors: input_error if the meshes differ.
 [[gnu::cold]] void require_fit(mesh const& of_job, mesh const& of_launch);
 
-/// Returns the number of consecutive samples that stay together on one data rank, such that it
-/// suits all of these plans.
+/// Returns the number of consecutive samples that stay together on one data rank. The number suits
+/// all of these plans.
 template <class... Plans>
 constexpr std::size_t samples_together_of() {
   std::size_t out = 1;
@@ -58,15 +58,14 @@ template <class Job, class... Jobs, class Backend, class Program>
 void launch(Backend const& backend, Program&& program) {
   static_assert(
       plait::ext::backend<Backend>,
-      "launch<Job>(backend, program): the first argument is not a backend; write "
-      "plait::threads{}, plait::processes{.engine = plait::mpi()} or plait::cuda{}, or "
-      "give your own backend type the members concept_tag, rank_type, data_ranks and run, "
-      "see plait/backend/backend.hpp");
+      "launch<Job>(backend, program): the first argument is not a backend; write plait::threads{}, "
+      "plait::processes{.engine = plait::mpi()} or plait::cuda{}. A backend type of your own must "
+      "define concept_tag, rank_type, data_ranks and run; see plait/backend/backend.hpp");
   if constexpr (plait::ext::backend<Backend>) {
     using plan = typename Job::plan_type;
     static_assert((plan::grid.fits(Jobs::plan_type::grid) && ...),
-                  "launch<Job, Jobs...>: a job has another mesh than the first one; launch it by "
-                  "itself, or give both policies the same axes in the same order");
+                  "launch<Job, Jobs...>: a job has another mesh than the first job; launch it in a "
+                  "call of its own, or write policies with the same axes in the same order");
     static_assert(
         ((plan::slices == Jobs::plan_type::slices) && ...),
         "launch<Job, Jobs...>: one job is reproducible<Slices> and another is not, or "

@@ -10,15 +10,15 @@ namespace plait::execution {
 PLAIT_DECL void require_fit(mesh const& of_job, mesh const& of_launch) {
   if (!of_job.fits(of_launch))
     throw input_error({"launch<Job, Jobs...>: a job has the mesh '", to_string(of_job),
-                       "', the ranks are launched in the mesh '", to_string(of_launch), "'"});
+                       "', but the ranks are launched in the mesh '", to_string(of_launch), "'"});
 }
 
 PLAIT_DECL void require_slices(int slices, int data_ranks) {
   if (slices > 0 && data_ranks > slices)
     throw input_error({"launch: reproducible<", slices, "> has ", slices, " slices for ",
                        data_ranks,
-                       " data ranks; each needs at least one, so write more slices or launch fewer "
-                       "ranks"});
+                       " data ranks; each rank needs at least one slice, so write more slices or "
+                       "launch fewer ranks"});
 }
 
 }  // namespace plait::execution

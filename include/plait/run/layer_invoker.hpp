@@ -29,10 +29,10 @@ struct gradient_place {
 /// Calls the bodies (forward and backward functions) of a layer in one of its forms. A body takes
 /// typed views, with placements, shapes and elements, but a pass knows only addresses. So the
 /// invoker makes the views, from the placements of the form, which are known at compile time, and
-/// from the addresses of a leaf_place. It does not know the model or the position of the layer in
-/// it, so equal layers share its code. For example, the two layer norms of a GPT block have one
-/// type and one form, so they share one instantiation, and each call passes the addresses of its
-/// own input and parameters.
+/// from the addresses of a leaf_place. The invoker does not know the model or the layer's position
+/// in the model, so equal layers share the invoker's code. For example, the two layer norms of a
+/// GPT block have one type and one form, so they share one instantiation, and each call passes the
+/// addresses of its own input and parameters.
 ///
 /// If a product also computes the element-wise layer next to it (its epilogue), the invoker adds
 /// the operand of the epilogue to the view of the product's result. It reports an error if the
@@ -55,8 +55,8 @@ struct layer_invoker {
     auto operator[](Parameter of) const {
       static_assert(sizeof(Parameter) == 0,
                     "p[Parameter{}] in backward_parameters: the layer's input needs no gradient, "
-                    "so zero<3> does not gather its parameters for the backward; keep what you "
-                    "need of them in a slot of saved<...>");
+                    "so zero<3> does not gather its parameters for the backward; save the values "
+                    "that the body needs in a slot of saved<...>");
       return parameters{stage, places}[of];
     }
   };
@@ -108,7 +108,8 @@ struct layer_invoker {
     if constexpr (Formed::form.inner_count > 0) ops.require_all_moves();
   }
 
-  /// Returns the gradient of the layer's output: a view, or for a loss the factor of its gradient.
+  /// Returns the gradient of the layer's output: a view or, for a loss, the factor by which the
+  /// loss multiplies its gradient.
   static auto output_gradient(place const& at, layer_context const& context, std::byte* dy) {
     if constexpr (Formed::info.is_loss) return seed_of(context.loss);
     else

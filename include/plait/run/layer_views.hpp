@@ -54,9 +54,10 @@ struct formed_layer {
 /// layer that a product computes while it stores its result: in a forward the layer after the
 /// product, in a backward the layer before it.
 struct no_epilogue {};
-/// The addition of a residual connection, as a node of its own or as an epilogue. A forward
-/// computes the sum at the residual's end, where a product may add it to its result. A backward
-/// computes the sum at the residual's beginning, where a layer may add it to its gradient.
+/// The addition of a residual connection, as a node of its own or as an epilogue. The forward pass
+/// computes the sum at the residual's end, where a matrix product may do the addition as its
+/// epilogue. The backward pass computes the sum of the gradients at the residual's beginning, where
+/// a layer may add the other gradient to its own.
 struct node_sum {};
 
 /// The offsets of a unit's parameter and of its gradient in their arenas, in elements.
@@ -250,9 +251,9 @@ struct slot_access {
     constexpr auto ranks = static_cast<std::size_t>(Setting::tensor_ranks);
     constexpr bool cuts = is_shard(placed) && placed.index == dim::features;
     static_assert(!cuts || PerRow % ranks == 0,
-                  "slot<Label, PerRow, follows::features>: the layer's form cuts the features "
-                  "over the tensor ranks, and PerRow is not a multiple of their number; choose a "
-                  "width that they divide, or leave out follows::features");
+                  "slot<Label, PerRow, follows::features>: the layer's form cuts the features over "
+                  "the tensor ranks, and PerRow is not a multiple of the number of ranks; choose a "
+                  "multiple, or leave out follows::features");
     std::size_t const count =
         planning::slot_count(info, placed, at.stage.rows, Setting::tensor_ranks);
     constexpr std::size_t columns = info.fixed != 0 ? 1 : cuts ? PerRow / ranks : PerRow;

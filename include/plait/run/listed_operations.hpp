@@ -28,10 +28,10 @@ template <class Layer, printed_text Label, class Form, class Move>
 consteval void report_unlisted_move() {
   static_assert(
       is_listed_in_form<Layer, Label, Form, Move>,
-      "ops.move<To>(x): the form of this layer lists no such move of such elements, so "
-      "the plan knows nothing of what it sends; write inner<From, To, Width> into the "
-      "form, one for each move, in their order; a move of backward_input says so, "
-      "inner<From, To, Width, slot_element::accumulate, ext::layer_body::backward_input>");
+      "ops.move<To>(x): the form of this layer lists no such move with elements of this type, so "
+      "the plan does not know the bytes that it sends; list one inner<From, To, Width> in the form "
+      "for each move, in order. For a move of backward_input write inner<From, To, Width, "
+      "slot_element::accumulate, ext::layer_body::backward_input>");
 }
 
 template <class Forms, std::size_t Index>
@@ -102,7 +102,7 @@ class listed_operations final : public with_sums<Operations, Element, Formed, Bo
     return {x.data, x.rows, x.columns};
   }
 
-  /// \see element_operations::map_at. This overload also checks, at compile time, that the form
+  /// Calls element_operations::map_at. This overload also checks, at compile time, that the form
   /// cuts the features of y only between blocks of columns.
   template <class Function, class T, placement Out, class Memory, class... Views>
   void map_at(Function f, view<T, Out, Memory> y, Views... views) {

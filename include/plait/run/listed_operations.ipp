@@ -26,7 +26,7 @@ PLAIT_DECL void fail_move(std::string const& layer, form_info const& form, made_
   if (there != nullptr)
     text += concat({"the form lists there ", row(there->from, there->to), " of ", there->width,
                     " values per row"});
-  else text += concat({"the form lists only ", listed, " of them"});
+  else text += concat({"the form lists only ", listed, " moves"});
   throw error({text, "; write one inner<From, To, Width> for each move, in their order"});
 }
 

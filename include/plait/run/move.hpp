@@ -103,8 +103,8 @@ void move_value(Queue queue, Comm& comm, whole_shape shape, T const* in, T* out,
                 "move_value<From, To>: the table of transitions has no row From -> To; move "
                 "the value to a placement between them first, such as invariant");
   static_assert(!row.allowed() || row.is_made(),
-                "move_value<From, To>: communicators have no reduce, gather or scatter, which this "
-                "row to or from only<k> is; go through invariant");
+                "move_value<From, To>: this transition to or from only<k> is a reduce, gather or "
+                "scatter, which communicators do not have; move the value to invariant first");
   mover<Queue, Comm, T> const with{queue, comm, shape, staging};
   std::size_t const all = shape.count(), block = with.block();
   bool const at_from =

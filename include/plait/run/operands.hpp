@@ -14,7 +14,8 @@
 
 namespace plait::execution {
 
-/// An operand of a matrix product: a view, and whether the product reads the transpose of the view.
+/// An operand of a matrix product: a view, and a flag that is true if the product reads the view
+/// transposed.
 template <class View>
 struct operand {
   using element = std::remove_const_t<typename View::element>;

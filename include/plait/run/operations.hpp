@@ -81,7 +81,8 @@ class operations : public image_operations<Rank> {
     if constexpr (requires { out.of; }) product(name, a, b, y, epilogue_of(name, row.data, out));
     else product(name, a, b, y, epilogue<std::remove_const_t<T>>{.row = row.data});
   }
-  /// Adds the product a b to out, as gradients of parameters need it.
+  /// Adds the matrix product a b to out. Layers add up the gradients of their parameters with this
+  /// function.
   template <class A, class B, class T, placement Out>
   void accumulate_matmul(A a, B b, view_of<T, Out> out) {
     product("accumulate_matmul", a, b, out, !begins(out.data));
@@ -102,8 +103,8 @@ class operations : public image_operations<Rank> {
     if constexpr (swapped) product(name, transposed(dy), x, out, accumulates, sums);
     else product(name, transposed(x), dy, out, accumulates, sums);
   }
-  /// Makes the next product that adds to `gradient` overwrite its contents instead, because they
-  /// belong to an earlier step or microbatch.
+  /// Makes the next product that adds to `gradient` overwrite the contents of `gradient` instead,
+  /// because these belong to an earlier step or microbatch.
   void begin_by_product(void const* gradient) { not_begun_ = gradient; }
   /// Checks that the body has computed the product that overwrites the gradient.
   ///
@@ -135,9 +136,9 @@ class operations : public image_operations<Rank> {
   void layer_norm_backward_parameters(auto dy, auto x, auto statistics, auto dgamma, auto dbeta) {
     call(operation::layer_norm_backward_parameters{}, dy, x, statistics, dgamma, dbeta);
   }
-  /// Computes dx and adds the gradients of gamma and beta to dgamma and dbeta, in one call, so the
-  /// device may read dy and x once. dx may be dy. dx is a view, or the `dx` that a layer with
-  /// `takes_sum` received.
+  /// Computes dx and adds the gradients of gamma and beta to dgamma and dbeta, in one call, so that
+  /// the device may read dy and x only once. dx may be dy. dx is a view, or the `dx` that a layer
+  /// with `takes_sum` received.
   void layer_norm_backward(auto dy, auto x, auto statistics, auto gamma, auto dx, auto dgamma,
                            auto dbeta) {
     using element = typename decltype(x)::element;
@@ -196,19 +197,18 @@ class operations : public image_operations<Rank> {
               as_operand<false>(rows), context.batch);
   }
 
-  /// \see term_operations, which has the operations of layers with a term in the loss
+  /// Fails to compile, because the layer declares no term in the loss; see term_operations.
   template <class View>
   void add_to_loss(View) {
     static_assert(!std::is_same_v<View, View>,
-                  "ops.add_to_loss(terms): this layer is not a loss and does not say that it has a "
-                  "term in the loss; write `static constexpr bool adds_to_loss = true;`");
+                  "ops.add_to_loss(terms): this layer is not a loss and does not declare that it "
+                  "adds a term to the loss; write `static constexpr bool adds_to_loss = true;`");
   }
   template <class Seed = plait::loss_seed>
   [[nodiscard]] Seed loss_seed() const {
-    static_assert(
-        !std::is_same_v<Seed, Seed>,
-        "ops.loss_seed(): this layer is not a loss and does not say that it has a term in "
-        "the loss; write `static constexpr bool adds_to_loss = true;`");
+    static_assert(!std::is_same_v<Seed, Seed>,
+                  "ops.loss_seed(): this layer is not a loss and does not declare that it adds a "
+                  "term to the loss; write `static constexpr bool adds_to_loss = true;`");
     return {};
   }
 
@@ -237,7 +237,7 @@ class operations : public image_operations<Rank> {
               as_operand<true>(labels), as_operand<true>(max), as_operand<false>(terms), target,
               first_column(logits));
   }
-  /// Computes row_max and cross_entropy_terms in one call, which may read the logits once. The
+  /// Computes row_max and cross_entropy_terms in one call, which may read the logits only once. The
   /// columns of the logits must not be cut, because the terms need the maximum over all ranks.
   template <class Target = one_hot_target>
   void cross_entropy_statistics(auto logits, token_input labels, auto max, auto terms,
@@ -255,13 +255,14 @@ class operations : public image_operations<Rank> {
   template <class Target = one_hot_target>
   void cross_entropy(auto terms, token_input labels, std::int32_t ignored, loss_sum loss,
                      Target target = {}) {
-    static_assert(!is_partial(terms.at),
-                  "ops.cross_entropy(terms, ...): the logarithm of a partial sum; write "
-                  "ops.move<plait::invariant>(terms) first");
-    static_assert(is_whole(terms.at) || is_partial(terms.at),
-                  "ops.cross_entropy(terms, ...): the tensor ranks have parts of the terms, and "
-                  "each would add its part of the loss alone; give the form an output that is "
-                  "invariant");
+    static_assert(
+        !is_partial(terms.at),
+        "ops.cross_entropy(terms, ...): the terms are partial (a sum still to be made), and their "
+        "logarithm would be wrong; write ops.move<plait::invariant>(terms) first");
+    static_assert(
+        is_whole(terms.at) || is_partial(terms.at),
+        "ops.cross_entropy(terms, ...): the tensor ranks have parts of the terms, and each would "
+        "add its part of the loss alone; use a form whose output is invariant");
     check_kept("cross_entropy", named("terms", terms), Target::terms, named("labels", labels));
     carry_out(queue_, operation::cross_entropy_sum{}, as_operand<true>(terms),
               as_operand<true>(labels), row_of(loss.scale), row_of(loss.weights, terms.rows),
@@ -276,8 +277,8 @@ class operations : public image_operations<Rank> {
     static_assert(typing::sound_gradient<logits.at, dlogits.at>);
     static_assert(logits.at != replicate,
                   "ops.cross_entropy_backward(...): the logits are replicate, so dlogits would be "
-                  "partial, and every rank would add the whole gradient to it; give the form an "
-                  "input that is invariant or cut by features");
+                  "partial, and every rank would add the whole gradient to it; use a form whose "
+                  "input is invariant or cut by features");
     static_assert(!is_partial(terms.at) && !is_partial(max.at),
                   "ops.cross_entropy_backward(...): the maximum and the terms are still partial; "
                   "pass the results of ops.move<plait::invariant> in the forward");
@@ -319,13 +320,13 @@ class operations : public image_operations<Rank> {
     return view_of<T, at>{result.data, result.rows, result.columns};
   }
 
-  /// \see summing_operations::sum_over_samples
+  /// Fails to compile, because the form lists no sum for this body; see summing_operations.
   template <class X>
   void sum_over_samples(X) {
     static_assert(sizeof(X) == 0,
                   "ops.sum_over_samples(x): the form of this layer lists no sum for this body, so "
-                  "the plan knows nothing of what it sends; write ext::batch_sum<At, Width> into "
-                  "the form for each sum of the forward, and ext::batch_sum<At, Width, "
+                  "the plan does not know the bytes that it sends; list ext::batch_sum<At, Width> "
+                  "in the form for each sum of the forward, and ext::batch_sum<At, Width, "
                   "ext::layer_body::backward_input> for each of the backward");
   }
 
@@ -333,11 +334,11 @@ class operations : public image_operations<Rank> {
   /// nothing; listed_operations makes the moves that a form lists.
   template <placement To, class T, placement From>
   view_of<T, To> move(view_of<T, From> x) {
-    static_assert(!typing::moves_values<From, To>(),
-                  "ops.move<To>(x): the form lists no move of backward_input, and "
-                  "backward_parameters may send nothing; move it in the forward and save it, or "
-                  "write inner<From, To, Width, slot_element::accumulate, "
-                  "ext::layer_body::backward_input> into the form");
+    static_assert(
+        !typing::moves_values<From, To>(),
+        "ops.move<To>(x): the form lists no move of backward_input, and backward_parameters may "
+        "send nothing; move x in the forward and save the result, or list inner<From, To, Width, "
+        "slot_element::accumulate, ext::layer_body::backward_input> in the form");
     return {x.data, x.rows, x.columns};
   }
 

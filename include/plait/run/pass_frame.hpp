@@ -49,7 +49,7 @@ enum class backward_part : int { all, input, parameters };
 /// targets, the place of the loss, and the part of the backward. All functions that a pass calls
 /// get the state of the pass by this frame and keep none themselves, so passes of different
 /// microbatches can be interleaved. For example, "backward of units 3 to 6, microbatch 1" gets the
-/// stash that the forward of microbatch 1 has filled, also if forwards of the microbatches 2 and 3
+/// stash that the forward of microbatch 1 has filled, even if forwards of the microbatches 2 and 3
 /// ran in between.
 template <class Setting>
 struct pass_frame {

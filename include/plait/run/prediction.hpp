@@ -22,8 +22,8 @@
 namespace plait::execution {
 
 /// Copies the outputs of the model to the host. Depending on the call, each rank gets the outputs
-/// of all samples, or of the samples of its data rank. In an evaluation it passes the outputs of
-/// each microbatch to the measures.
+/// of all samples, or of the samples of its data rank. In an evaluation, this class passes the
+/// outputs of each microbatch to the measures.
 ///
 /// Threads: used by the one thread that runs the rank.
 template <class Job, class Rank>
@@ -57,7 +57,7 @@ class prediction {
     auto const [mine, ranks] = block_of(plan::samples, rank.grid(), rank.coordinates());
     int const first = all ? 0 : mine, end = all ? ranks : mine + 1;
     if (all && batch.slices % ranks != 0)
-      throw input_error({"predict: ", batch.slices, " slices are not the same number on each of ",
+      throw input_error({"predict: ", batch.slices, " slices cannot be divided equally among ",
                          ranks,
                          " data ranks, so that their outputs cannot be gathered; ask for "
                          "predicted::of_data_rank"});
@@ -106,7 +106,8 @@ class prediction {
     [[gnu::cold]] void measure(int microbatch) {
       of.received_.resize(where.elements);
       rank.device().download(of.outputs(), of.received_.data(), where.elements * sizeof(T));
-      rank.device().synchronize();  // the host reads the outputs, and the program relies on it
+      rank.device().synchronize();  // the host reads the outputs; on all ranks the program relies
+                                    // on this wait
       if (!holds_the_one_copy(plan::samples.on_stage(0), rank.coordinates())) return;
       auto const mine = block_of(plan::samples, rank.grid(), rank.coordinates());
       std::size_t const rows = batch.rows(),

@@ -94,7 +94,7 @@ class shape_checks {
   [[nodiscard]] std::size_t rows_of_position(char const* operation, named_shape of,
                                              std::size_t positions, std::size_t samples) const;
   void more_rows(char const* operation, named_shape of, named_shape y) const {
-    fail(operation, of, y, "y has one row for each position, and a view more than that");
+    fail(operation, of, y, "y has one row for each position, but a view has more");
   }
   void whole_blocks(char const* operation, named_shape y, std::size_t block) const;
   void not_itself(char const* operation, named_shape of, void const* x, void const* y) const;

@@ -11,7 +11,8 @@ namespace plait::execution {
 PLAIT_DECL void shape_checks::row_by_row(char const* operation, named_shape of,
                                          named_shape first) const {
   if (of.rows != first.rows && of.rows != 1)
-    fail(operation, of, first, "each view must have the rows of the first, or one row for all");
+    fail(operation, of, first,
+         "each view must have as many rows as the first view, or one row for all");
 }
 
 PLAIT_DECL void shape_checks::by_indices(char const* operation, operation::signature const& of,
@@ -31,11 +32,11 @@ PLAIT_DECL void shape_checks::by_indices(char const* operation, operation::signa
       auto const parts = std::size_t(along.parts);
       auto const need = [&](char const* kind) {
         throw size_mismatch({"ops.", operation, " in layer ", layer_text(), ": ", text(shape),
-                             ": its indices say that its ", what, " are ", parts, kind});
+                             ": by the indices, its number of ", what, " must be ", parts, kind});
       };
       if (along.index == '1' && length == parts) return;
-      if (along.index == '1') need(", by the index 1");
-      if (length % parts != 0) need(" equal parts");
+      if (along.index == '1') need(", because the index is 1");
+      if (length % parts != 0) need(" times a whole number");
       auto& before = known[along.index - 'a'];
       length /= parts;
       if (before.operand < 0) before = {i, length};
@@ -66,8 +67,8 @@ PLAIT_DECL void shape_checks::refuse(operation::row const& row, std::size_t cons
       auto const known = length_of(of, along.index, lengths);
       if (known.operand < 0 && along.index != '1')
         fail(row.name, shapes[i], shapes[0],
-             concat({"by the indices its ", d == 0 ? "rows" : "columns", " are ", along.parts,
-                     " equal parts"}));
+             concat({"by the indices, its number of ", d == 0 ? "rows" : "columns", " must be ",
+                     along.parts, " times a whole number"}));
       if (along.index != '1' && known.length * std::size_t(along.parts) != expected[d])
         other = known.operand;
       expected[d] = known.length * std::size_t(along.parts);
@@ -75,7 +76,7 @@ PLAIT_DECL void shape_checks::refuse(operation::row const& row, std::size_t cons
     if (expected[0] != shapes[i].rows || expected[1] != shapes[i].columns)
       unexpected(row.name, shapes[i], expected[0], expected[1], shapes[other]);
   }
-  fail(row.name, shapes[0], shapes[of.count - 1], "the operands do not fit to each other");
+  fail(row.name, shapes[0], shapes[of.count - 1], "the shapes of the operands do not fit together");
 }
 
 PLAIT_DECL shape_checks::known_length shape_checks::length_of(operation::signature const& of,
@@ -111,7 +112,7 @@ PLAIT_DECL void shape_checks::product(char const* operation, bool a_transposed, 
   if (a.columns != b.rows)
     fail(operation, a, b,
          "the columns of a and the rows of b must be equal; write plait::transposed(a) or "
-         "plait::transposed(b) for an operand that is to be read transposed");
+         "plait::transposed(b) for an operand that the product reads transposed");
   expect(operation, out, a.rows, b.columns, a.rows != out.rows ? a : b);
 }
 
@@ -135,8 +136,8 @@ PLAIT_DECL void shape_checks::groups(char const* operation, named_shape query, n
   if (of.shared ? per_key % (of.heads / ranks) != 0 : of.key_value_heads % ranks != 0)
     fail(operation, query, key,
          concat({of.key_value_heads, " key-value heads on ", ranks,
-                 " ranks: the ranks must divide them, or be a multiple of them where each rank has "
-                 "all of key and value"}));
+                 " ranks: the number of ranks must divide the number of key-value heads, or be a "
+                 "multiple of it if each rank has all of key and value"}));
   std::size_t const heads = of.heads / ranks;
   std::size_t const keys = of.key_value_heads / (of.shared ? 1 : ranks);
   expect(operation, query, rows, heads * of.head_width, out);
@@ -157,14 +158,15 @@ PLAIT_DECL void shape_checks::table(char const* operation, named_shape table, st
 PLAIT_DECL void shape_checks::whole_positions(char const* operation, named_shape x,
                                               std::size_t positions, std::size_t batch) const {
   if (x.rows != positions * batch)
-    fail(operation, x, {"a position", batch, x.columns}, "the rows must be whole positions");
+    fail(operation, x, {"a position", batch, x.columns},
+         "the number of rows must be a multiple of the rows of a position");
 }
 
 PLAIT_DECL void shape_checks::room(char const* operation, named_shape of, std::size_t count,
                                    std::size_t needed) const {
   if (count < needed)
-    fail(operation, of, {"what it is for", 1, needed},
-         concat({"there must be room for ", needed, " values"}));
+    fail(operation, of, {"the required size", 1, needed},
+         concat({"the view must have room for ", needed, " values"}));
 }
 
 PLAIT_DECL void shape_checks::pooled(char const* operation, named_shape x, std::size_t rows,
@@ -172,8 +174,8 @@ PLAIT_DECL void shape_checks::pooled(char const* operation, named_shape x, std::
   if (!have_elements)
     fail(operation, x, {"a window", rows, columns},
          "each window must contain an element of the image: stride and kernel are at least 1, the "
-         "kernel is not "
-         "larger than a map with its padding, and the padding at most half the kernel");
+         "kernel is not larger than a map with its padding, and the padding is at most half of the "
+         "kernel");
 }
 
 PLAIT_DECL void shape_checks::one_of_a_set(char const* operation, named_shape of,
@@ -189,10 +191,11 @@ PLAIT_DECL void shape_checks::whole_sets(char const* operation, named_shape x, s
                                          named_shape row, std::size_t channels) const {
   if (x.rows % samples != 0)
     fail(operation, x, {"a group of samples", samples, x.columns},
-         concat({"groups of ", samples, " samples do not divide ", x.rows,
+         concat({"a group has ", samples, " samples, which do not divide the ", x.rows,
                  " samples of a microbatch on this rank"}));
   if (row.columns % channels != 0)
-    fail(operation, row, {"a group of channels", 1, channels}, "the groups must be whole");
+    fail(operation, row, {"a group of channels", 1, channels},
+         "the channels of this rank must be whole groups");
 }
 
 PLAIT_DECL std::size_t shape_checks::rows_of_position(char const* operation, named_shape of,
@@ -201,7 +204,8 @@ PLAIT_DECL std::size_t shape_checks::rows_of_position(char const* operation, nam
   if (of.rows == positions * samples) return samples;
   if (of.rows != positions)
     fail(operation, of, {"a sequence", positions * samples, of.columns},
-         "a view has a row for each row of activations or for each position, or one row for all");
+         "a view must have a row for each row of activations, a row for each position, or one row "
+         "for all");
   return 1;
 }
 
@@ -209,23 +213,23 @@ PLAIT_DECL void shape_checks::whole_blocks(char const* operation, named_shape y,
                                            std::size_t block) const {
   if (y.columns % block != 0)
     fail(operation, y, {"a block of f", 1, block},
-         "this rank's columns must be whole blocks; write `static constexpr std::size_t units` "
-         "of so many blocks in the layer");
+         "this rank's columns must be whole blocks; declare the number of blocks by `static "
+         "constexpr std::size_t units` in the layer");
 }
 
 PLAIT_DECL void shape_checks::not_itself(char const* operation, named_shape of, void const* x,
                                          void const* y) const {
   if (x == y && x != nullptr)
     fail(operation, of, {"y", of.rows, of.columns},
-         "y must not be the buffer of a view, as f reads more than its own element; take "
-         "may_alias out of the layer, or say `static constexpr std::size_t block = 1;` in f");
+         "y must not be the buffer of a view, because f reads more than its own element; leave "
+         "may_alias out of the layer, or declare `static constexpr std::size_t block = 1;` in f");
 }
 
 PLAIT_DECL void shape_checks::fail_not_begun() const {
-  throw error(
-      {"layer ", layer_text(),
-       ": its overwrites_gradient says that ops.accumulate_matmul adds to that gradient, and "
-       "the body has not called it; take overwrites_gradient out"});
+  throw error({"layer ", layer_text(),
+               ": by its overwrites_gradient the body must add to this gradient with "
+               "ops.accumulate_matmul, but has not called this function; call it, or leave "
+               "overwrites_gradient out"});
 }
 
 PLAIT_DECL std::string shape_checks::layer_text() const {

@@ -15,12 +15,12 @@
 namespace plait::execution {
 
 /// Sums the gradients of the slices of a global batch along a tree that depends only on the number
-/// of slices (slice_tree). Floating-point sums depend on their order, so without it 2 and 3 data
-/// ranks would compute different bits. Each rank computes the gradients of its slices one after the
-/// other, each in an accumulator of its own, and adds two accumulators as soon as both children of
-/// a node of the tree are complete. The accumulators that remain after the passes are the rank's
-/// roots. The ranks exchange their roots and add them in the order of the tree. The sum is stored
-/// in the first accumulator.
+/// of slices (slice_tree). Floating-point sums depend on their order, so without the tree 2 and 3
+/// data ranks would compute different bits. Each rank computes the gradients of its slices one
+/// after the other, each in an accumulator of its own, and adds two accumulators as soon as both
+/// children of a node of the tree are complete. The accumulators that remain after the passes are
+/// the rank's roots. The ranks exchange their roots and add them in the order of the tree. The sum
+/// is stored in the first accumulator.
 ///
 /// For example, 6 slices are summed as ((0+1) + (2+3)) + (4+5). Of two ranks, rank 0 computes the
 /// slices 0 to 2 and keeps the roots 0+1 and 2, and rank 1 computes the slices 3 to 5 and keeps the
@@ -84,9 +84,9 @@ class slice_sums {
                             one.count);
   }
 
-  /// Carries out row `number` of the list of transfers, on the row's stream. It is an all_to_all,
-  /// which sends block i of all roots to rank i, followed by the sum of all ranks' roots in this
-  /// rank's block.
+  /// Carries out row `number` of the list of transfers, on the row's stream. The row is an
+  /// all_to_all, which sends block i of all roots to rank i, followed by the sum of all ranks'
+  /// roots in this rank's block.
   void exchange(Rank& rank, transfer_runner<Rank> const& transfers, int number) const {
     auto const& row = transfers.row(number);
     auto const ranks = std::size_t(row.group->size()), me = std::size_t(row.group->rank());

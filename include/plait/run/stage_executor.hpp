@@ -129,7 +129,7 @@ class stage_items<Job, Rank, std::index_sequence<I...>> : public units_of<Job, R
 /// of the passes. For an operation of the program, run() looks up the slot and the batch's data of
 /// the microbatch, puts their addresses into a pass_frame, and calls the items of the stage. For
 /// example, with one_forward_one_backward on the first of 4 stages, at most 4 microbatches are
-/// between their forward and their backward, so the arena has 4 slots, also for 32 microbatches.
+/// between their forward and their backward, so the arena has 4 slots, even for 32 microbatches.
 ///
 /// Cost:    none of its calls allocates.
 /// Threads: used by the one thread that runs the rank.
@@ -201,7 +201,7 @@ class stage_executor : public stage_items<Job, Rank> {
   }
 
   /// Returns the staging buffers in which sharded buckets are whole while passes use them. There
-  /// are none if ranks hold whole buckets.
+  /// are no such buffers if ranks hold whole buckets.
   [[nodiscard]] auto& staging() { return staging_; }
 
   /// Runs the pass of an operation: a forward, a backward, or half of a backward.
@@ -366,7 +366,7 @@ class stage_executor : public stage_items<Job, Rank> {
                                         plan::rules.keeps_blocks() || plan::rules.sums_blocks()>
       staging_;
   placed_passes places_;
-  lean_vector<std::byte*> outputs_;  // outputs of each chunk and microbatch
+  lean_vector<std::byte*> outputs_;  // addresses of the outputs of each chunk and microbatch
 
   // For each of these outputs, 1 if one of the two readers of its stash has ended, see end_stash.
   std::vector<char> is_read_ = std::vector<char>(outputs_.size(), 0);

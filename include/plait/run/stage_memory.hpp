@@ -55,7 +55,7 @@ class stage_memory {
   using layout_type = activation_layout<traits.leaves>;
   using waits_type = plan_waits_of_nodes<traits.leaves>;
 
-  /// \see stage_memory_for
+  /// Makes the memory of a stage; stage_memory_for computes the arguments.
   [[gnu::cold]] stage_memory(plan_ir const& plan, waits_type const& waits, stage_arena arena,
                              layout_type const& layout, lean_vector<parameter_place> places,
                              int block, std::size_t rows, arenas const& where)

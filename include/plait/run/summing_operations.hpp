@@ -25,10 +25,10 @@ template <class Layer, printed_text Label, class Sum>
 consteval void report_unlisted_sum() {
   static_assert(
       is_sum_of_form<Layer, Label, Sum>,
-      "ops.sum_over_samples(x): the form of this layer lists no sum of such elements with "
-      "such a placement in this body, so the plan knows nothing of what it sends; write "
-      "ext::batch_sum<At, Width> into the form for each sum of the forward, and "
-      "ext::batch_sum<At, Width, ext::layer_body::backward_input> for each of the backward");
+      "ops.sum_over_samples(x): the form of this layer lists no sum with these elements and this "
+      "placement in this body, so the plan does not know the bytes that it sends; list "
+      "ext::batch_sum<At, Width> in the form for each sum of the forward, and ext::batch_sum<At, "
+      "Width, ext::layer_body::backward_input> for each of the backward");
 }
 
 /// Throws an error that compares the sums computed by a body with the sums listed by its form.

@@ -15,7 +15,7 @@ PLAIT_DECL void fail_sum(std::string const& layer, form_info const& form, int ma
                (count == 0 ? concat({"the body ends without sum ", number})
                            : concat({"sum ", number, " of the body is of ", count, " values"})),
                ", but the form lists ",
-               (made < listed ? concat({width, " there"}) : concat({listed, " sums"})),
+               (made < listed ? concat({width, " values for it"}) : concat({listed, " sums"})),
                "; write one batch_sum<At, Width> for each, in their order"});
 }
 

@@ -44,7 +44,7 @@ class term_operations : public operations<Rank> {
     static_assert(is_whole(Terms),
                   "ops.add_to_loss(terms): the tensor ranks have parts of the terms, and each "
                   "would add its part alone; write ops.move<plait::invariant>(terms) first, or "
-                  "give the layer no form that cuts its rows");
+                  "leave out the layer's forms that cut rows");
     this->shapes_.expect("add_to_loss", this->named("terms", terms), terms.rows, 1,
                          named_shape{"a term", 1, 1});
     auto const& loss = this->context.loss;
@@ -72,11 +72,10 @@ class term_operations : public operations<Rank> {
                                    std::int32_t ignored, loss_sum loss, plait::loss_seed seed,
                                    auto dlogits, std::size_t classes = all_columns,
                                    Target target = {}) {
-    static_assert(
-        is_whole(logits.at) && logits.at != replicate,
-        "ops.cross_entropy_with_gradient(...): the logits are replicate or in parts; give the form "
-        "an input that is invariant, or write ops.cross_entropy_statistics, ops.cross_entropy and "
-        "ops.cross_entropy_backward");
+    static_assert(is_whole(logits.at) && logits.at != replicate,
+                  "ops.cross_entropy_with_gradient(...): the logits are replicate or cut; use a "
+                  "form whose input is invariant, or call instead ops.cross_entropy_statistics, "
+                  "ops.cross_entropy and ops.cross_entropy_backward");
     constexpr auto name = "cross_entropy_with_gradient";
     this->template check_terms<Target>(name, logits, labels, terms);
     this->shapes_.equal(name, this->named("dlogits", dlogits), this->named("logits", logits));
@@ -89,7 +88,8 @@ class term_operations : public operations<Rank> {
               as_operand<false>(dlogits), row_of(loss.data), target, ignored);
   }
 
-  /// Returns the factors of the gradient of a layer's terms, one for each row.
+  /// Returns the factors by which the layer multiplies the gradients of its terms, one for each
+  /// row.
   [[nodiscard]] plait::loss_seed loss_seed() const { return seed_of(this->context.loss); }
 };
 

@@ -546,7 +546,7 @@ class unit_executor {
       auto const& loss = at.pass->loss;
       context.loss = loss;
       if constexpr (traits.has_recompute)
-        if (at.recompute_bit != 0) context.loss.data = nullptr;  // the first forward added it
+        if (at.recompute_bit != 0) context.loss.data = nullptr;  // the forward added the term
       if (loss.data != nullptr) {
         context.loss.data += plan().leaves[leaf].term;
         context.loss.scale += plan().leaves[leaf].term;
