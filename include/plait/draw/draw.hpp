@@ -13,7 +13,7 @@ namespace plait::planning {
 /// Returns a picture of a plan for a workload: an SVG document without scripts, fonts and external
 /// references. It contains a description in words for screen readers.
 ///
-/// Cost:    as `explain`. Calls with equal arguments return equal bytes.
+/// Cost:    as for `explain`. Calls with equal arguments return equal bytes.
 ///
 /// Example (tests/plan/draw_test.cpp draw):
 ///     using job = plait::parallel<small_gpt, plait::data_parallel<2>>;

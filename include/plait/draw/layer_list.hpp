@@ -40,7 +40,7 @@ struct drawn_layer {
 /// A frame around the layers of an item (consecutive equal units of the pipeline) within one chunk.
 /// The copies of the unit are drawn once.
 struct drawn_piece {
-  std::string above;        ///< text about equal frames that are drawn as this one
+  std::string above;        ///< text about the equal frames that this frame represents
   std::string title, note;  ///< the number of copies, and text about recomputation
   unit_range units{};
   lean_vector<drawn_layer> layers;
@@ -70,7 +70,7 @@ class layer_lister {
   [[nodiscard]] [[gnu::cold]] lean_vector<drawn_chunk> chunks() const;
 
   /// The numbers of layers and of chunks up to which each of them is drawn. If there are more,
-  /// equal adjacent ones are drawn once.
+  /// equal adjacent layers or chunks are drawn once.
   static constexpr std::size_t most_single = 400;
   static constexpr int most_chunks = 8;
 

@@ -56,7 +56,7 @@ class layer_picture {
 
   drawing& into_;
   lean_vector<drawn_chunk> chunks_;
-  bool is_cut_;  ///< true if the tensor axis has several ranks: placements are drawn
+  bool is_cut_;  ///< true if the tensor axis has several ranks, so that placements are drawn
   int left_ = 0, right_ = 0, middle_ = 260;
 };
 

@@ -55,8 +55,7 @@ enum class planning_error : int {
   nothing_divides,     ///< a layer that can be split has no form whose lengths the ranks divide
   unknown_form,        ///< use_form names a form that the layer does not have
   form_not_divisible,  ///< the ranks do not divide the lengths of the form that use_form names
-  /// As `nothing_divides`; another form needs the ranks to be a multiple of a length, and they are
-  /// not.
+  /// As `nothing_divides`; the number of ranks is also not the multiple that another form needs.
   nothing_multiple,
   no_chain,  ///< no sequence of forms leads from the first layer to the last
 };
