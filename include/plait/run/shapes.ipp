@@ -227,7 +227,7 @@ PLAIT_DECL void shape_checks::not_itself(char const* operation, named_shape of, 
 
 PLAIT_DECL void shape_checks::fail_not_begun() const {
   throw error({"layer ", layer_text(),
-               ": by its overwrites_gradient the body must add to this gradient with "
+               ": its body must add to the gradient that overwrites_gradient names by "
                "ops.accumulate_matmul, but has not called this function; call it, or leave "
                "overwrites_gradient out"});
 }
