@@ -28,8 +28,8 @@ struct drawn_move {
 [[nodiscard]] [[gnu::cold]] bool are_alike(lean_vector<drawn_move> const& one,
                                            lean_vector<drawn_move> const& other);
 
-/// A layer and the transfers after it. Transfers of the forward pass are drawn on its left,
-/// transfers of the backward pass on its right.
+/// A layer and the transfers after it. Transfers of the forward pass are drawn to the left of the
+/// layer, transfers of the backward pass to its right.
 struct drawn_layer {
   std::string name, kind, passage;
   lean_vector<drawn_move> left, right;

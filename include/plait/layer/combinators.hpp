@@ -165,7 +165,7 @@ inline constexpr bool is_chain = [] {
 /// The layers one after another, like torch.nn.Sequential.
 ///
 /// Give this combination a name, as every other combination in this header: `struct model :
-/// sequential<...> {};`. Compiler messages then say `model` instead of the whole list.
+/// sequential<...> {};`. Compiler messages then contain `model` instead of the whole list.
 ///
 /// Parameter names: names of a `named` layer begin with its name; other layers are numbered in
 /// depth-first order within the nearest name, as in "0.weight".
@@ -245,7 +245,7 @@ struct repeat {
 };
 
 /// Adds a prefix to the parameter names of L. With an empty name the parameters have the names that
-/// L gives them, without the number that a layer in a sequence has.
+/// L declares, without the number that a layer in a sequence has.
 ///
 /// Example (tests/reference/names_in_use_test.cpp named):
 ///     using in_files =

@@ -152,8 +152,8 @@ struct forms {};
 namespace plait::ext {
 
 /// A clause of a form: an `ops.sum_over_samples` of `Width` values, placed `At`, in the layer's
-/// forward or backward_input. It sums over the ranks that have different samples. A form lists all
-/// such sums, in their order.
+/// forward or backward_input. The operation sums over the ranks that have different samples. A form
+/// lists all such sums, in their order.
 ///
 /// A layer with such a clause mixes the samples of a microbatch, as batch norm does. The layer
 /// computes its sums only in training. It does not compute them in evaluation or if it is frozen

@@ -107,7 +107,7 @@ constexpr bool has_backward_parameter() {
   else return !requires { body_probe<L>::backward_parameter; } && !has_backward_parameters<L>();
 }
 
-// A misspelt member is reported only if the correct one is missing, because a layer may name its
+// A misspelt member is reported only if the correct member is missing, because a layer may name its
 // own members freely. A layer that is called `form` has a member of that name: its own injected
 // class name.
 template <class L>

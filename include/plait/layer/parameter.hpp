@@ -95,7 +95,7 @@ namespace plait {
 /// A named parameter of a layer. Its type is also its key: `p[weight{}]` in a layer's body.
 ///
 /// In a formula, two members with equal name, extents and initializer have one type, so they are
-/// one parameter, and no compiler can tell them apart: give each its own name.
+/// one parameter, and no compiler can distinguish them; so give each member a name of its own.
 ///
 /// The last `Padding` entries of the first dimension only make its length divisible. They are 0
 /// before and after every step, and files do not contain them. Files store the parameter with the

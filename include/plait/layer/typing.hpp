@@ -407,7 +407,7 @@ inline constexpr bool sound_row = sound_judged_row<
     Row, judge_operands(operation::indices_of<Row>,
                         indexed_arguments<Arguments...>(operation::indices_of<Row>), Row::is)>;
 
-/// `IsPart`: true if ops checks more than the indices of the operation say.
+/// `IsPart`: true if ops checks requirements that the indices of the operation do not express.
 template <class Row, bool IsPart>
 consteval void check_own_row() {
   static_assert(!IsPart,
@@ -439,8 +439,8 @@ consteval void check_kernel() {
 template <class Row, bool HasKernel>
 inline constexpr bool sound_kernel = (check_kernel<Row, HasKernel>(), true);
 
-/// Represents the operation in messages about a call that gives only indices. The indices are not
-/// in its name, because the message shows the call.
+/// Represents the operation in messages about a call that contains only indices. The indices are
+/// not in its name, because the message shows the call.
 struct indices_of_call {};
 template <bool HasEach, bool CanWrite>
 consteval void check_run_by_indices() {

@@ -69,7 +69,7 @@ inline constexpr signature indices_of = signature::of(R::is.text);
 template <is_row... Rows>
 struct adjoints_of {};
 
-/// The rule that gives each dimension of the operands its length: the length of an earlier
+/// The rule for the length of each dimension of the operands: it is the length of an earlier
 /// operand's dimension with the same index.
 struct shape_rule {
   struct length {

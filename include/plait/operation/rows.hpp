@@ -175,7 +175,7 @@ struct attention {
 
 // ---- Losses and dropout -------------------------------------------------------------------------
 
-/// The greatest value of each row.
+/// max = the greatest value of each row.
 struct row_max {
   static constexpr row is{"row_max", "x(r c) -> max(r 1); max c; part"};
 };

@@ -57,7 +57,7 @@ struct parameter_name {
   }
 };
 
-// Templates that label numbers in compilers' messages.
+// Templates whose names label the numbers in compilers' messages.
 template <std::size_t Length>
 struct of_length;
 template <int Ranks>

@@ -44,7 +44,7 @@ constexpr std::size_t sequence_length_of(auto const& tree) {
   return 1;
 }
 
-/// Assigns the chunks of a model to its stages and returns them stage by stage.
+/// Assigns the chunks of a model to its stages and returns the chunks stage by stage.
 template <std::size_t Stages, std::size_t Chunks>
 constexpr std::array<unit_range, Stages * Chunks> deal_out(lean_vector<unit_range> const& split,
                                                            chunk_placement how) {
@@ -114,7 +114,8 @@ inline constexpr auto model_outline = make_outline<Model>();
 
 /// The part of a plan that follows from the model and its tensor ranks. Plans that differ only in
 /// other axes, in elements or in schedules share these constants, so a compiler evaluates them
-/// once. Example: a model under dp2, pp2 and dp2.pp2 has one lowered_model.
+/// once. Example: the plans of a model under data_parallel<2>, under pipeline<2> and under both
+/// share one lowered_model.
 template <class Model, int TensorRanks, form_cuts Cuts>
 struct lowered_model {
   static constexpr auto& tree = model_outline<Model>;
@@ -214,8 +215,8 @@ struct plan {
   /// The first function (forward, or part of a backward) that a layer lacks.
   static constexpr auto missing = find_missing_body(code, tree.leaves, needs_gradient);
 
-  // The checks follow all constants: after a first error some compilers give up on constants, with
-  // long messages.
+  // The checks follow all constants: after a first error some compilers evaluate no more constants
+  // and print long messages about them.
   static_assert(has_room<code.is_full>);
   static_assert(
       !has_nested_repeat(tree),
@@ -244,8 +245,8 @@ struct plan {
   static_assert(slices == 0 || !planning::sums_over_samples(tree),
                 "reproducible<Slices>: a layer sums over all samples of a microbatch, but ranks "
                 "have different numbers of slices, so a rank with fewer slices would not take part "
-                "in all of these sums. Let the layer sum over groups of samples only, as "
-                "batch_norm<Image, {.group = N}> does, or leave reproducible out");
+                "in all of these sums. Use a layer that sums over groups of samples only, such as "
+                "batch_norm<Image, {.group = N}>, or leave reproducible out");
   static_assert(bucket_bytes > 0 || slices > 0 || !(rules.keeps_blocks() || rules.sums_blocks()) ||
                     batch_ranks(grid) == 1,
                 "this policy holds blocks of parameters or gradients, which are gathered and "
@@ -330,7 +331,7 @@ struct plan {
                                      how);
   }
   /// Returns the layout of the arena in which a rank adds up the gradients of its slices. `layout`:
-  /// the layout of its parameters.
+  /// the layout of the rank's parameters.
   static constexpr slice_arena slice_arena_for(parameter_layout const& layout,
                                                mesh const& complete) {
     return lay_out_slices(layout, slices, batch_ranks(complete), gradient_bytes);
@@ -469,8 +470,8 @@ struct plan {
     return count_elements(code, entries, &parameter_entry::is_trained);
   }
 
-  /// Returns the number of terms of the loss: losses at the end of the model and terms that layers
-  /// add in mid-model; 1 if there are none.
+  /// Returns the number of terms of the loss: losses at the end of the model, and terms that layers
+  /// inside the model add to the loss; 1 if there are none.
   static constexpr int loss_terms() { return std::max(1, count_terms(tree)); }
   /// Returns the names of the terms, in the order of the model: "loss", or "loss.0" and
   /// "h.*.router".

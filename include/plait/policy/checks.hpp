@@ -13,7 +13,7 @@ concept is_composed = requires { typename P::policies; };
 template <class P>
 concept has_axis = requires { P::along; };
 
-// A misspelt member of a policy is reported only if the correct one is missing.
+// A misspelt member of a policy is reported only if the correct member is missing.
 template <class P>
 concept says_rank_for_ranks = requires { P::rank; } && !requires { P::ranks; };
 template <class P>

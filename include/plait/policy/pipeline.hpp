@@ -12,7 +12,7 @@ struct balanced {};
 
 /// Begins a new chunk at each of these units (a unit is a layer, the loss, a residual, a fan_out
 /// with the layer that takes its outputs, or one copy within a repeat). A stage has one chunk
-/// unless the schedule says otherwise.
+/// unless the schedule sets another number.
 template <int... Units>
 struct cut_at {};
 

@@ -60,7 +60,7 @@ inline constexpr int at_launch = -1;
 
 namespace plait::ext {
 
-/// A recompute rule says which values each unit (a layer or a residual, see cut_at) recomputes
+/// A recompute rule defines which values each unit (a layer or a residual, see cut_at) recomputes
 /// before its backward; see `recompute`.
 struct recompute_rule {
   /// `what`: the values that a unit recomputes if `has` returns true for it. `others`: the values
@@ -79,12 +79,12 @@ struct recompute_rule {
   }
 };
 
-/// A parameter rule gives the placements of parameters on one axis. All communication of parameters
-/// and their gradients follows from its three placements by the transition table. The gradients of
-/// a step take the transition summed -> owned, and the updated parameters take the transition owned
-/// -> kept before the next passes. For example, {kept invariant, summed partial, owned invariant}
-/// is the all_reduce of DDP; with owned shard<dim::elements> (ZeRO-1) it is a reduce_scatter and an
-/// all_gather.
+/// A parameter rule defines the placements of parameters on one axis. All communication of
+/// parameters and their gradients follows from these three placements by the transition table. The
+/// gradients of a step take the transition summed -> owned, and the updated parameters take the
+/// transition owned -> kept before the next passes. For example, {kept invariant, summed partial,
+/// owned invariant} is the all_reduce of DDP; with owned shard<dim::elements> (ZeRO-1) it is a
+/// reduce_scatter and an all_gather.
 ///
 /// `owned` may be `shard<dim::elements>`: each rank updates one block of each bucket of the arena.
 /// `summed` may be `shard<dim::elements>` as well: the gradients of each microbatch are then

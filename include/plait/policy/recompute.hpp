@@ -57,10 +57,10 @@ concept names_units = requires {
 namespace plait {
 
 /// Trades work for memory, as activation checkpointing (torch.utils.checkpoint) does:
-/// `hybrid<pipeline<2>, recompute<granularity::all>>`. Without it, the values that a unit's forward
-/// computes are kept for the unit's backward, for each microbatch in flight. With it, these values
-/// are recomputed before the backward, by the same kernels from the same inputs, so that all
-/// results have the same bits.
+/// `hybrid<pipeline<2>, recompute<granularity::all>>`. Without recompute, the values that a unit's
+/// forward computes are kept for the unit's backward, for each microbatch in flight. With
+/// recompute, these values are recomputed before the backward, by the same kernels from the same
+/// inputs, so that all results have the same bits.
 ///
 /// `Where` is units::everywhere, units::on_stages<0, 1> or units::first<K>; `Others` applies to the
 /// other units. In a model, recomputed<What, L> and kept<L> override both for L. Two kinds of

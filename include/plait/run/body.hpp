@@ -86,8 +86,8 @@ template <class P, class I, class O, class Y, class X, class V, class W>
 forward_backward_body(P, I, O, Y, X, V, W, layer_context const&)
     -> forward_backward_body<P, I, O, Y, X, V, W>;
 
-/// Fails to compile, with a text that says how to write a body, if a body of layer `L` cannot be
-/// called.
+/// Fails to compile, with a text that describes how to write a body, if a body of layer `L` cannot
+/// be called.
 template <class L, bool CanBeCalled>
 consteval void check_body() {
   static_assert(CanBeCalled,

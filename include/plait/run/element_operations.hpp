@@ -107,7 +107,7 @@ class element_operations {
   /// Computes y[r][c] = f(at, row of each view...), one element at a time. f may depend on the
   /// global place of the element, and may read its rows at any column. `at` is an
   /// ext::element_place. A row is an ext::element_row, which f indexes by columns of the whole row,
-  /// also if this rank has a block of it. `f` is a function as for `map`.
+  /// even if this rank has only a block of the row. `f` is a function as for `map`.
   ///
   /// f declares `static constexpr std::size_t block = N;` if it reads only the block of N columns
   /// that contains its own column, from at.column / N * N on. Then y may be cut by columns in whole

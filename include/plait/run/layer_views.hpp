@@ -19,8 +19,8 @@
 #include "plait/tensor/view.hpp"
 
 // The views that a layer's bodies get as arguments. The templates depend on a layer, its form and
-// the types of the job, but not on the model: function arguments give the position of the layer in
-// the model. So layers of one type in one form share one instantiation, whose name is short.
+// the types of the job, but not on the model: the position of the layer in the model is a function
+// argument. So layers of one type in one form share one instantiation, whose name is short.
 namespace plait::execution {
 
 /// The types that all layers of a job share.

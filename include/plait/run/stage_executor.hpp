@@ -238,8 +238,8 @@ class stage_executor : public stage_items<Job, Rank> {
   }
 
  private:
-  /// Makes the frame of a pass: its addresses, and the facts of its microbatch for the context of
-  /// the layers.
+  /// Makes the frame of a pass: the addresses that the pass uses, and the facts of the microbatch
+  /// for the context of the layers.
   [[nodiscard]] pass_type pass_on(program_operation const& now, frame_type& with) {
     auto const& batch = with.batch;
     int const m = now.microbatch;
@@ -314,7 +314,7 @@ class stage_executor : public stage_items<Job, Rank> {
   [[nodiscard]] placed_range range(live_buffer what, program_operation const& now) const {
     return places_.of(what, now.chunk, now.microbatch);
   }
-  /// Returns the address of a chunk's output, as its forward has set it.
+  /// Returns the address of a chunk's output; the chunk's forward sets this address.
   std::byte*& output_of(int chunk, int microbatch) {
     return outputs_[number_of(chunk, microbatch)];
   }

@@ -33,7 +33,7 @@ template <class Rank>
 }
 
 /// Carries out the rows of a plan's list of transfers on one rank. A row (an entry of the list)
-/// gives the collective, the amount of data and the placements, but neither communicators nor
+/// contains the collective, the amount of data and the placements, but neither communicators nor
 /// memory. So the constructor prepares each row for this rank: it looks up the group, the offset of
 /// the group's range in an arena, the root or the other end of a message, and the stream. A call
 /// then needs only the number of the row and the address of the arena. For example, a row that sums

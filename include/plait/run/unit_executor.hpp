@@ -187,7 +187,7 @@ class unit_executor {
 
  private:
   /// Begins a unit of an item in a forward and returns its frame. The nodes that follow run the
-  /// unit from its input into its activation stash, or recompute the values that the frame names.
+  /// unit from its input into its activation stash, or recompute the values that the frame selects.
   PLAIT_IN_LOOPS frame_type begin_forward(item_facts const& item, int unit, pass_type& pass,
                                           std::byte* made) {
     pass.context.copy = unit - item.units.begin;

@@ -11,10 +11,10 @@
 
 namespace plait {
 
-/// Runs all microbatches through one chunk of a stage, then through the next; backwards likewise.
-/// Stages are idle as long as with `interleaved`. A chunk's parameters are used by consecutive
-/// forwards and later by consecutive backwards, so they are needed only twice in a step. In return,
-/// the activations of all microbatches are kept at once.
+/// Runs all microbatches through one chunk of a stage, then through the next, and does so with the
+/// backwards, too. Stages are idle as long as with `interleaved`. A chunk's parameters are used by
+/// consecutive forwards and later by consecutive backwards, so they are needed only twice in a
+/// step. In return, the activations of all microbatches are kept at once.
 ///
 /// Chunks are assigned to all stages in turn.
 /// Cost:    bubble (stages - 1) / Chunks * (forward + backward) time of a stage;

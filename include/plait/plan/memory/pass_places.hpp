@@ -23,7 +23,7 @@ struct placed_range {
 };
 
 /// The buffers that a pass of a chunk on a microbatch leaves for later passes, or receives from
-/// earlier ones.
+/// earlier passes.
 enum class live_buffer : int {
   stash,           ///< the values that the chunk's layers have saved
   gradient_stash,  ///< gradients that the first half of a backward leaves for the second half

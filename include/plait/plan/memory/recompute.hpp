@@ -118,12 +118,12 @@ class recompute_finder {
     if (now.kind == program_node_kind::add) action(now.skip);
   }
 
-  /// Finds the nodes of an item that run again under kind `what`. It notes the values that the
-  /// backward reads. Walking forward, it marks nodes that can run again: under `all` each node,
-  /// under `moves` also an all_gather, under `cheap` an element-wise layer whose operands are kept
-  /// or can be recomputed. Walking backward, a node runs again if it can and a later node or a
-  /// backward needs its result; then its operands are needed as well. A needed value that cannot be
-  /// recomputed is kept.
+  /// Finds the nodes of an item that run again under kind `what`. The function first notes the
+  /// values that the backward reads. Walking forward, it marks nodes that can run again: under
+  /// `all` each node, under `moves` also an all_gather, under `cheap` an element-wise layer whose
+  /// operands are kept or can be recomputed. Walking backward, a node runs again if it can and a
+  /// later node or a backward needs its result; then its operands are needed as well. A needed
+  /// value that cannot be recomputed is kept.
   constexpr void find(item const& piece, auto const& leaves, auto const& needs_gradient, int what) {
     std::array<bool, program<Leaves>::most_values> read{}, there{}, needed{};
     std::array<bool, program<Leaves>::most_nodes> can{};
@@ -193,7 +193,8 @@ class recompute_finder {
     }
   }
   /// Returns true if the slots that a leaf saves are at least as wide as its output. Only then may
-  /// the leaf run again for its slots alone; smaller slots, such as a few sums per row, are kept.
+  /// the leaf run again if nothing but its slots is needed; smaller slots, such as a few sums per
+  /// row, are kept.
   constexpr bool has_wide_slots(program_node const& now, auto const& leaves) const {
     std::size_t columns = 0;
     for (int k = 0; now.leaf >= 0 && k < leaves[now.leaf].saved.own.size(); ++k)
@@ -220,7 +221,8 @@ class recompute_finder {
 /// reads. First are the buffers that are kept under all kinds of recompute; last are the buffers
 /// that are recomputed under most kinds. So a unit of any kind keeps a prefix of the record as its
 /// stash, and the rest of the record has the same offsets in the working record. Then one
-/// comparison finds the address of a buffer, and copies of a repeat may have different kinds.
+/// comparison finds the address of a buffer, and copies of a repeat may have different kinds of
+/// recompute.
 template <int Leaves>
 struct record_levels {
   /// The level of each kept buffer, indexed by the number of its root value.

@@ -87,7 +87,7 @@ struct buffer_sharing {
   [[nodiscard]] constexpr bool is_pinned(int value) const {
     return must_stay[static_cast<std::size_t>(root(value))];
   }
-  /// Returns true if a node that reads the value may overwrite it.
+  /// Returns true if a node that reads the value may overwrite the value's buffer.
   [[nodiscard]] constexpr bool may_go(int value) const {
     return !is_pinned(value) && (apart.size() == 0 || !apart[value]);
   }
@@ -203,8 +203,8 @@ constexpr void share_gradients(program<Leaves> const& code, auto const& leaves, 
   }
 }
 
-/// Decides which values share a buffer and how long each buffer lives. It walks forward over the
-/// nodes for values and backward for gradients.
+/// Decides which values share a buffer and how long each buffer lives. The function walks forward
+/// over the nodes for values and backward for gradients.
 ///
 /// `stays`: for each value, true if it must be kept although no layer saves it; may be empty.
 /// `apart`: for each value, true if nothing may overwrite it; may be empty.

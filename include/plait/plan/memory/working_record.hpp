@@ -70,7 +70,7 @@ constexpr recompute_table table_of_recomputes(auto const& code, Reruns const& re
 /// part there and no other unit has used it since, the backward needs no second forward. Example:
 /// on the last stage of one_forward_one_backward no other unit uses the record between the forward
 /// and the backward of the last unit that recomputes, so this unit does not run again. The list of
-/// transfers, the program and `explain` all ask this class, so they agree.
+/// transfers, the program and `explain` all use this class, so they agree on what is recomputed.
 class working_record {
  public:
   constexpr working_record(static_view<item> items, recompute_table const& table)

@@ -24,7 +24,7 @@ namespace plait::planning {
 /// work, which sends nothing. Without `held`, whole weights on sequence shards would win over split
 /// weights, since the work is equal and fewer bytes are sent.
 struct form_cost {
-  double flops = 0;  ///< forward work per row; work that all ranks repeat counts in full
+  double flops = 0;  ///< forward work per row; work that all ranks repeat is not divided
   /// The number of elements of matrices that a rank holds. Vectors do not count, or the planner
   /// would gather activations only to be able to split a bias.
   double held = 0;

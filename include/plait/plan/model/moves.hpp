@@ -11,9 +11,8 @@ enum class direction : bool { forward, backward };
 
 /// Returns the row of the table of transitions for a value that one layer leaves placed `from` and
 /// the next layer reads placed `to`; for `direction::backward`, the row for its gradient. All code
-/// that computes costs of such moves, lists them, orders them or carries them out calls this
-/// function.
-/// Example: from `partial` to `invariant` is an all_reduce forward and nothing backward.
+/// that computes the costs of such moves, or lists, orders or carries out the moves, calls this
+/// function. Example: from `partial` to `invariant` is an all_reduce forward and nothing backward.
 constexpr transition row_of_move(placement from, placement to, direction way) {
   auto const row = transition_between(from, to);
   return way == direction::forward ? row : adjoint(row);

@@ -180,7 +180,8 @@ struct outline_of<times<Weight, L>> : outline_of<L> {
 };
 
 /// Returns the number of entries that node `at` adds to one scope of parameter names. A leaf, a
-/// named layer and a repeat are one entry each; nodes below them belong to other scopes.
+/// named layer and a repeat are one entry each; the nodes below a named layer or a repeat belong to
+/// other scopes.
 [[gnu::cold]] constexpr int count_scope(auto const& tree, int at) {
   auto const& here = tree.nodes[at];
   if (here.kind == node_kind::leaf || here.kind == node_kind::named ||

@@ -28,8 +28,9 @@ constexpr int value_before(static_view<item> items, int unit) {
 
 /// Returns the first unit of each stage, such that the greatest cost of a stage is as small as
 /// possible. Dynamic programming over the number of stages and of units finds the cut. Among
-/// equally good cuts the earlier stages get less, since they hold more microbatches. Example: costs
-/// 1, 1, 1, 3 on two stages give {0, 3}: both stages cost 3.
+/// equally good cuts, the function prefers the cut with less work on the earlier stages, because
+/// these hold more microbatches. Example: costs 1, 1, 1, 3 on two stages give {0, 3}: both stages
+/// cost 3.
 constexpr std::vector<int> balance(std::vector<double> const& costs, int stages) {
   auto const units = static_cast<int>(costs.size());
   auto const at = [](int i) { return static_cast<std::size_t>(i); };
@@ -41,8 +42,8 @@ constexpr std::vector<int> balance(std::vector<double> const& costs, int stages)
   for (int i = 1; i <= units; ++i)
     equal[at(i)] = sums[at(i)] == sums[at(i - 1)] ? equal[at(i - 1)] : i;
   // best[s][u]: the cost of the greatest stage when the first u units make s stages. from[s][u]:
-  // the first unit of the last of these stages. Among equally good cuts the earlier stages get
-  // less, because they hold more microbatches.
+  // the first unit of the last of these stages. Among equally good cuts, the earlier stages get
+  // less work, because they hold more microbatches.
   std::vector<std::vector<double>> best(at(stages + 1), std::vector<double>(at(units + 1), 1e300));
   std::vector<std::vector<int>> from(at(stages + 1), std::vector<int>(at(units + 1), 0));
   best[0][0] = 0;

@@ -70,7 +70,7 @@ struct memory_need {
 struct traffic_need {
   std::int64_t forward = 0;
   std::int64_t backward = 0;
-  std::int64_t step = 0;  ///< gradients and parameters, counts, loss, gradient norm
+  std::int64_t step = 0;  ///< gradients and parameters, counts of labels, loss, gradient norm
 
   [[nodiscard]] constexpr std::int64_t total() const { return forward + backward + step; }
 };

@@ -28,7 +28,7 @@ enum class operation_kind : int {
   add,         ///< adds gradients of tied uses to their owners' gradients
   accumulate,  ///< adds this rank's block of a microbatch's gradients to the sums of the step
   total,       ///< in a plan with slices, adds up the loss of all slices
-  square,      ///< sums the squares of gradients, for the norm; each block counts on one rank
+  square,      ///< sums the squares of gradients, for the norm; one rank adds each block
   clip,        ///< computes the norm, and the factor by which gradients are scaled
   update,      ///< runs the optimizer
   take,        ///< copies a tensor out of its arena

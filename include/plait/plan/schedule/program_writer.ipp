@@ -167,8 +167,8 @@ PLAIT_DECL program_writer::pass program_writer::pass_of(scheduled_work const& no
   auto& writes = out.writes;
   if (now.kind == work::backward_input || now.kind == work::backward_parameters)
     writes = pieces_of(live_buffer::gradient_stash, now.chunk, m);
-  // The last reader of a buffer releases it. This counts as a write, so it waits for all other
-  // readers.
+  // The last reader of a buffer releases it. The release is treated as a write, so it waits for all
+  // other readers.
   out.sums = sums_gradients(now.kind);
   out.is_last_sum = is_last_sum;
   if (out.sums) {

@@ -22,9 +22,9 @@ namespace plait::planning {
 /// An item begins and ends on stream compute: its input is ready there, and so are its results. So
 /// no waits are needed between items, and the program of a step treats an item as one operation.
 /// Within the item, only changes of placement that communicate run on another stream. Nodes are
-/// numbered as in the program. `begin` stands for the work before the item, `end` for the work
-/// after it, and parameters_of(node) for the gradients of a leaf's parameters if they are
-/// postponed. Example: an all_reduce of a layer's output waits for the layer, and the next layer
+/// numbered as in the program. `begin` represents the work before the item, `end` the work after
+/// the item, and parameters_of(node) the computation of the gradients of a leaf's parameters, if it
+/// is postponed. Example: an all_reduce of a layer's output waits for the layer, and the next layer
 /// waits for the all_reduce.
 template <int Steps>
 struct item_waits {
@@ -251,7 +251,7 @@ constexpr auto plan_block_waits(program<Leaves> const& code, auto const& leaves,
   // repeat, and comparing unlike items costs little.
   constexpr int remembered = 8;
   program_waits<2 * Steps + 2 * Items, Items> out;
-  lean_vector<int> planned;  // items whose own waits were planned, because no recent one is alike
+  lean_vector<int> planned;  // items whose own waits were planned, because no recent item is alike
   auto const first = [&](int item) { return code.items[item].first_node; };
   auto const push = [&](planned_wait const& wait, int shift) {
     auto const here = [shift](int node) {

@@ -344,9 +344,9 @@ struct transfer_lister {
       case transfer_place::labels: return add_sum(place, over_samples(), terms());
       case transfer_place::slices: return add_slices();
       case transfer_place::loss:
-        // All ranks learn whether to stop, so all contribute; of ranks with an equal loss, one
-        // counts. A stage has the terms of its own layers and zeros for the others, so the loss is
-        // summed over the stages as well.
+        // All ranks learn whether to stop, so all ranks contribute to this sum. Of the ranks with
+        // an equal loss, only one contributes its loss. A stage has the terms of its own layers and
+        // zeros for the others, so the loss is summed over the stages as well.
         return part == job_part::training && load.stops
                    ? add_sum(place, over_all_ranks(), terms() + 1)
                    : add_sum(place, over_samples().with(axis::stage, partial), terms());
@@ -415,7 +415,7 @@ struct transfer_lister {
     for (auto const& units : plan.chunks_of(stage))
       add_edge(place, side == chunk_side::end ? units.end : units.begin);
   }
-  /// Adds the transfers of a pass, item by item: each item counts as a piece with one unit. A
+  /// Adds the transfers of a pass, item by item: each item is treated as a piece with one unit. A
   /// prediction leaves out the last item, the loss.
   [[gnu::cold]] constexpr void each_piece(work_of_all pass) {
     int const count = plan.items.size() - (part == job_part::prediction ? 1 : 0);

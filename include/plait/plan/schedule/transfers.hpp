@@ -35,9 +35,9 @@ namespace plait::planning {
 }
 
 /// Returns all communication of one part of a job on the ranks of one stage, in the order of
-/// order_of_parts.hpp. One entry of the list counts for all copies of a repeat and all
-/// microbatches, so the length of the list depends on neither. Example: 12 copies of a block and 4
-/// microbatches give one entry with `times` 48.
+/// order_of_parts.hpp. One entry of the list represents the transfers of all copies of a repeat and
+/// of all microbatches, so the length of the list depends on neither. Example: 12 copies of a block
+/// and 4 microbatches need one entry with `times` 48.
 ///
 /// `has_still`: true if the list also has values that stay in their placement, because they need a
 /// buffer.

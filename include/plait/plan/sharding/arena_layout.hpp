@@ -305,17 +305,17 @@ struct parameter_layout {
                ? at.base[buckets.size() - 1] + offset - last.offset
                : offset;
   }
-  /// Returns a bucket by its number; frozen buckets are numbered after trained ones.
+  /// Returns a bucket by its number; frozen buckets are numbered after trained buckets.
   [[nodiscard]] constexpr bucket const& bucket_at(std::size_t number) const {
     return number < buckets.size() ? buckets[number] : frozen_buckets[number - buckets.size()];
   }
 };
 
-/// Cuts a region into buckets. It goes through the units of each chunk from the last one, as the
-/// backward does, and closes a bucket as soon as it has `least` elements. A unit that owns a tied
-/// parameter is a bucket of its own, because its gradient is complete only when the gradients of
-/// all uses are. `layout` must already have the offsets of the units. Example: units 0 to 4 of 400
-/// elements and `least` 1000 make the buckets 2 to 4 and 0 to 1.
+/// Cuts a region into buckets. It goes through the units of each chunk from the last to the first,
+/// in the order of the backward, and closes a bucket as soon as the bucket has `least` elements. A
+/// unit that owns a tied parameter is a bucket of its own, because its gradient is complete only
+/// when the gradients of all uses are. `layout` must already have the offsets of the units.
+/// Example: units 0 to 4 of 400 elements and `least` 1000 make the buckets 2 to 4 and 0 to 1.
 [[gnu::cold]] constexpr lean_vector<bucket> cut_buckets(parameter_layout const& layout, int region,
                                                         element_range const& all,
                                                         static_view<unit_range> chunks,

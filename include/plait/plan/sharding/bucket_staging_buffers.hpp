@@ -40,8 +40,8 @@ enum class units_use : int {
 /// Finds the buckets with the parameters that units use or whose gradients they compute.
 class bucket_uses {
  public:
-  /// `passes`: for each entry, nonzero if a backward reads its parameter: if its layer computes the
-  /// gradient with respect to its input, or runs again.
+  /// `passes`: for each entry, nonzero if a backward reads the entry's parameter, because the layer
+  /// computes the gradient with respect to its input or runs again.
   [[gnu::cold]] constexpr bucket_uses(parameter_layout const& layout, static_view<item> items,
                                       static_view<parameter_entry> entries,
                                       lean_vector<int> passes = {})
@@ -224,7 +224,7 @@ class bucket_staging {
   }
   [[nodiscard]] constexpr bool is_at_end(int number) const { return inside_[1] == number; }
   /// Puts a bucket into the staging buffer without overwriting the buckets in `kept` and `another`.
-  /// Returns false if it does not fit.
+  /// Returns false if the bucket does not fit.
   [[gnu::cold]] constexpr bool put(int number, few_buckets const& kept, int another,
                                    staging_place& at) {
     auto const stays = [&](int other) {

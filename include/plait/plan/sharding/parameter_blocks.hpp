@@ -74,8 +74,8 @@ struct parameter_rectangle {
 [[nodiscard]] constexpr bool is_covered(parameter_entry const& entry, int ranks) {
   bool const is_cut = is_shard(entry.stored);
   auto const whole = entry.info.unpadded();
-  // Rectangles are cut along one dimension, so in this order each begins at the end of the last
-  // one.
+  // Rectangles are cut along one dimension, so in this order each rectangle begins at the end of
+  // the one before it.
   std::size_t row = 0, column = 0, count = 0;
   for (std::size_t part = 0; part < parts_of(entry); ++part)
     for (int rank = 0; rank < (is_cut ? ranks : 1); ++rank) {

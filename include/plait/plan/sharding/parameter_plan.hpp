@@ -18,8 +18,8 @@
 namespace plait::planning {
 
 /// One use of a parameter by one leaf, with the placements that the chosen form gives it on the
-/// tensor axis. On the other axes the policies' `parameter_rules` place all parameters alike, and
-/// on the stage axis only its stage holds it; see `placements_of`.
+/// tensor axis. On the other axes the policies' `parameter_rules` place all parameters alike. On
+/// the stage axis, only the stage of the leaf holds the parameter; see `placements_of`.
 struct parameter_entry {
   int leaf = 0;
   int index = 0;  ///< number among the parameters of the leaf
@@ -102,8 +102,8 @@ constexpr bool sums_over_samples(auto const& tree) {
   return false;
 }
 
-/// Returns the number of tensors of the whole model that `counts` counts; each copy of a repeat has
-/// its own.
+/// Returns the number of tensors of the whole model, where `counts` returns the number for an
+/// entry; each copy of a repeat has tensors of its own.
 constexpr int count_tensors(auto const& code, auto const& entries, entry_count counts) {
   int count = 0;
   for (auto const& entry : entries) count += counts(entry) * code.items[entry.item].count;
