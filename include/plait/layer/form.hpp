@@ -20,7 +20,7 @@ namespace plait::ext {
 /// The placements of a layer's inputs on one axis: one placement for all inputs, or one for each.
 struct input_placements {
   static constexpr std::size_t most = 4;
-  static constexpr std::size_t most_more = most - 1;  ///< inputs after the first
+  static constexpr std::size_t most_more = most - 1;  ///< greatest number of inputs after the first
 
   std::array<placement, most> at{};
   std::size_t count = 0;  ///< 0: one placement for all inputs

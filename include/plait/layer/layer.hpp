@@ -180,7 +180,7 @@ struct leaf_info {
   value_info output{};
   bool is_loss = false;
   bool adds_to_loss = false;  ///< the layer adds a term to the loss and is not the loss itself
-  double loss_weight = 1;     ///< weight of the layer's term
+  double loss_weight = 1;     ///< weight of the layer's term in the loss
   int term = -1;              ///< index of the layer's term in the loss; -1: none
   bool is_frozen = false;     ///< the layer's parameters are not trained
   static_view<parameter_info> parameters{};

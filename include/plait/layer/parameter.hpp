@@ -186,8 +186,8 @@ namespace plait::ext {
 struct parameter_info {
   name label{};
   int rank = 1;
-  std::size_t rows = 1;     ///< 1 for a vector
-  std::size_t columns = 1;  ///< the length of a vector
+  std::size_t rows = 1;     ///< number of rows; 1 for a vector
+  std::size_t columns = 1;  ///< number of columns, or length of a vector
   initializer initial{};
   std::size_t padding = 0;  ///< entries of the first dimension that files do not contain
   /// The lengths of the parameter in files, if they differ from `rows` and `columns`; else

@@ -44,7 +44,7 @@ template <class Model, int Tie>
 struct owner_of_tie {
   constexpr name operator()() const { return make_outline<Model>().ties[Tie].owner; }
 };
-/// The full name of a parameter; `Number` counts the parameters of all leaves.
+/// The full name of a parameter. `Number`: the number of the parameter, counted over all leaves.
 template <class Model, int Number>
 struct parameter_name {
   constexpr characters operator()() const {
@@ -63,8 +63,8 @@ struct of_length;
 template <int Ranks>
 struct on_ranks;
 
-// Constants that failed checks assert. They are false; compilers print their names next to the
-// text.
+// Constants that are false, which failed checks assert, because compilers print the names of these
+// constants next to the text.
 template <printed_text LayerName, class Layer, class Length, class Ranks>
 inline constexpr bool has_form_that_divides = false;
 template <printed_text LayerName, printed_text Label, class Labels>
@@ -324,9 +324,9 @@ consteval void report_tie() {
                 "trained; freeze both or neither (frozen<...> with patterns for both)");
 }
 
-/// The name of a parameter, with which patterns of frozen<L, Patterns...> are compared. `Number`
-/// counts the parameters of the leaves of the wrong L, or of the one leaf that would be frozen in
-/// part.
+/// The name of a parameter, with which patterns of frozen<L, Patterns...> are compared. `Number`:
+/// the number of the parameter, counted over the leaves of the wrong L, or within the one leaf that
+/// would be frozen in part.
 template <class Model, int Number>
 struct name_in_frozen {
   constexpr characters operator()() const {

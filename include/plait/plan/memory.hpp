@@ -29,8 +29,8 @@ namespace plait::planning {
 struct stage_arena {
   lean_vector<chunk_arena> chunks{};
   passed_bytes training{};
-  std::size_t passes_bytes = 0;  ///< buffers that passes leave for later passes
-  std::size_t edge_bytes = 0;    ///< the largest activation between two items
+  std::size_t passes_bytes = 0;  ///< bytes of the buffers that passes leave for later passes
+  std::size_t edge_bytes = 0;    ///< bytes of the largest activation between two items
   std::size_t working_bytes =
       0;  ///< bytes of the working record, in which a unit's values are recomputed
   /// `transient_bytes`: size of the values that are used only within one item. `staging_bytes`:
@@ -93,7 +93,7 @@ template <bool HasChunks, int Leaves>
   }
   out.training = bytes_of_passes<HasChunks>(out.chunks, passes, microbatches);
   out.passes_bytes = std::max(out.training.all, least_bytes);
-  if constexpr (HasChunks) {  // with one chunk an evaluation has at most one of each buffer
+  if constexpr (HasChunks) {  // with one chunk, an evaluation uses at most one buffer of each kind
     auto const table = evaluation_timetable(plan.stages(), microbatches, plan.shape());
     out.passes_bytes = std::max(
         out.passes_bytes,
@@ -179,7 +179,7 @@ constexpr number_tables lay_out_numbers(int stage, mesh const& grid) {
 struct slice_arena {
   int accumulators = 1;
   int roots = 1;           ///< the greatest number of subtree roots of a rank
-  std::size_t stride = 0;  ///< distance between two accumulators
+  std::size_t stride = 0;  ///< distance between two accumulators, in elements
   std::size_t piece = 0;   ///< elements of a root that are sent to a rank in one transfer
   std::size_t sent_at = 0, received_at = 0, total = 0;
 

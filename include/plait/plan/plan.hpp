@@ -282,7 +282,7 @@ struct plan {
         return false;
     if (splits_backward && way == direction::backward && node >= 0 &&
         code.nodes[node].kind == program_node_kind::branch)
-      return false;  // the epilogue needs the whole `backward`: it adds to both gradients
+      return false;  // the epilogue adds to both gradients, so it needs an unsplit `backward`
     if (way == direction::forward && node >= 0 && node < code.nodes.size() &&
         code.nodes[node].kind == program_node_kind::add && !storage.shares_place(code.nodes[node]))
       return false;
@@ -352,7 +352,8 @@ struct plan {
     int const microbatches = completed(load).microbatches;
     auto const layout = activation_layout_for(load.rows);
     std::size_t least = 0;
-    if constexpr (slices > 0 && chunks > 1)  // with one slice less, the order of passes differs
+    // Ranks with one slice less run their passes in another order.
+    if constexpr (slices > 0 && chunks > 1)
       if (microbatches > 1) {
         auto const fewer = training_timetable<schedule_type, stages>(microbatches - 1);
         least = lay_out_arena<true>(ir_of<plan>, stage, layout, fewer.stages[std::size_t(stage)],
@@ -436,7 +437,7 @@ struct plan {
     return load;
   }
 
-  /// Returns the bytes that a rank of `stage` sends over the group of the axes `over` in one
+  /// Returns the bytes that a rank of `stage` sends over its group along the axes `over` in one
   /// training step.
   static constexpr traffic_need bytes_sent(axis_set over, int stage, workload const& load) {
     auto const table = timetable_of_rows<plan>(completed(load), job_part::training);

@@ -91,7 +91,7 @@ class recompute_finder {
     }
   }
 
-  /// Returns true if a node only renames its operand, or selects this rank's block of it.
+  /// Returns true if a node only renames its operand, or selects this rank's block of the operand.
   constexpr bool passes_on(program_node const& now) const {
     if (now.kind == program_node_kind::branch || now.kind == program_node_kind::fan_out)
       return true;

@@ -18,7 +18,7 @@ enum class storage_kind : int {
 };
 
 /// The place of one value: the start of the buffer of value `root`, or this rank's block of rows in
-/// it.
+/// this buffer.
 struct residence {
   storage_kind where = storage_kind::transient;
   int root = 0;

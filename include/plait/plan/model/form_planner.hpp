@@ -131,7 +131,7 @@ constexpr crossing crossing_between(placement from, placement to) {
   return {row.moves, back.moves, possible, possible && back.is_made()};
 }
 
-/// Returns the transition of an edge. Several values have already been moved by their branches.
+/// Returns the transition of an edge. Several values need none: their branches have moved them.
 constexpr crossing crossing_between(edge_placements const& from, edge_placements const& to) {
   if (from.count == 1 && to.count == 1) return crossing_between(from.at[0], to.at[0]);
   bool const same = from == to;
@@ -145,7 +145,7 @@ constexpr double elements_per_row(row_operation moves, std::size_t width, int ra
          1e-6;
 }
 
-/// Returns the cost of moving a value of `width` elements per row, and its gradient if it has one.
+/// Returns the cost of moving a value of `width` elements per row and, if it has one, its gradient.
 constexpr form_cost crossing_cost(crossing const& row, std::size_t width, int ranks,
                                   bool differentiable) {
   if (!(differentiable ? row.possible_to_train : row.possible)) return impossible;

@@ -93,7 +93,7 @@ struct outline_of {
   }
 };
 
-/// A type that derives from a combination stands for that combination under another name.
+/// A type that derives from a combination is treated as this combination under another name.
 template <class L>
   requires std::is_base_of_v<typename L::combination, L>
 struct outline_of<L> : outline_of<typename L::combination> {

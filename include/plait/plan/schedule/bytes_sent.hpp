@@ -18,7 +18,7 @@ namespace plait::planning {
 
 /// The bytes of one element, for each type of element in a plan's transfers.
 struct element_sizes {
-  std::array<std::size_t, 6> bytes{};  ///< in the order of transfer_element
+  std::array<std::size_t, 6> bytes{};  ///< bytes of an element, in the order of transfer_element
 
   [[nodiscard]] constexpr std::size_t of(transfer_element element) const {
     return bytes[static_cast<std::size_t>(element)];
@@ -115,7 +115,8 @@ constexpr traffic_need bytes_sent_by_stage(axis_set over, int stage, workload co
 /// Staging buffers in which ranks add up blocks that they transfer. Each group has one buffer,
 /// which is as long as its greatest sum needs.
 struct rooms_of_sums {
-  std::array<std::size_t, axis_set_count> bytes{};  ///< for each set of axes
+  /// For each set of axes, the bytes of its buffer.
+  std::array<std::size_t, axis_set_count> bytes{};
 
   /// Makes the buffers as large as the sums of a list need.
   constexpr void add(lean_vector<transfer> const& list, element_sizes const& sizes,

@@ -43,7 +43,7 @@ struct plan_ir {
   static_view<bool> needs_gradient;
   places storage;
   static_view<parameter_entry> entries;
-  static_view<int> first_entry;  ///< first entry of each leaf
+  static_view<int> first_entry;  ///< for each leaf, the index of its first entry
   /// For each node, the bits of `granularity` under which it runs again; empty if no node does.
   static_view<unsigned char> recomputed;
   static_view<unit_range> chunk_units;  ///< units of each chunk, stage by stage

@@ -42,7 +42,7 @@ class row_writer {
   struct tied_use {
     int entry = -1;
     int unit = -1;
-    int owner = -1;  ///< bucket of its owner
+    int owner = -1;  ///< number of its owner's bucket
   };
   /// Advances to the next tied use, and returns false if there is none. A default-constructed `now`
   /// advances to the first.

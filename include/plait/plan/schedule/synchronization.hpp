@@ -21,9 +21,9 @@ namespace plait::ext {
 /// of a job happen at such places; backends name them in reports.
 struct wait_site {
   enum class part : std::uint8_t {
-    forward,    ///< numbers are nodes of the plan's program
-    recompute,  ///< numbers are nodes that run again for a backward
-    backward,   ///< numbers are nodes, which run in the opposite order
+    forward,    ///< in a forward, between nodes; numbers are nodes of the plan's program
+    recompute,  ///< in a recompute; numbers are nodes that run again for a backward
+    backward,   ///< in a backward; numbers are nodes, which run in the opposite order
     /// Inside a layer: `waiting` is the leaf's number, `awaited` is 2 k for the wait in front of
     /// move k of its form and 2 k + 1 for the wait after it.
     layer,

@@ -98,7 +98,8 @@ struct transfer {
   transfer_element element = transfer_element::real;
   std::size_t count = 1;   ///< number of elements of the whole value in one group
   std::size_t offset = 0;  ///< offset of its first element, if one arena has several values
-  std::int64_t times = 1;  ///< number of times in a step, over copies, microbatches and buckets
+  std::int64_t times = 1;  ///< number of times that it is carried out in a step, over copies,
+                           ///< microbatches and buckets
   int item = -1;           ///< index of the item whose nodes need it
   int entry = -1;          ///< index of the parameter, for a tied use or an export
   int unit = -1;           ///< first unit of the later chunk, for a message between chunks

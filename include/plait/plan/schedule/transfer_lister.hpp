@@ -71,8 +71,8 @@ struct transfer_lister {
   constexpr std::int64_t copies(int item) const {
     return count_copies(plan.items[item], plan.chunks_of(stage));
   }
-  /// Adds a transfer to the list. Errors: error, with the place and both placements, if the table
-  /// has no such operation.
+  /// Adds a transfer to the list.
+  /// Errors: error, with the place and both placements, if the table has no such operation.
   [[gnu::cold]] constexpr void add(transfer const& made) {
     auto const row = made.row();
     if (!row.allowed)

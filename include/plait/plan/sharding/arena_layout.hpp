@@ -55,7 +55,8 @@ struct activation_layout {
   /// backward_parameters, from the beginning of the copy's gradient stash.
   std::array<std::size_t, static_cast<std::size_t>(Leaves)> gradient_stash_offset{};
   std::array<std::size_t, items> gradient_stash_bytes{};
-  std::array<std::size_t, items> transient_bytes{};  ///< for each item
+  /// For each item, bytes of its transient buffers.
+  std::array<std::size_t, items> transient_bytes{};
   /// For each item, bytes of the staging buffer in which changes of placement pack data to send.
   std::array<std::size_t, items> staging_bytes{};
 };

@@ -138,7 +138,8 @@ struct arena_cut {
   auto const add = [](stored_buckets& to, lean_vector<bucket> const& all, std::size_t blocks) {
     for (auto const& one : all) {
       to.base.push_back(to.count);
-      to.blocks.push_back(one.region == parameter_layout::over_tensor ? 1 : blocks);  // never cut
+      // Region over_tensor is never cut.
+      to.blocks.push_back(one.region == parameter_layout::over_tensor ? 1 : blocks);
       to.count += one.elements.count / to.blocks.back();
     }
   };
@@ -321,7 +322,7 @@ struct gather_plan {
   };
   for (std::size_t i = 0; i < order.size(); ++i) {
     auto const here = uses_of(i);
-    int ahead = -1;  // bucket of the next operation that was just gathered
+    int ahead = -1;  // bucket that was gathered for the next operation; -1: none
     auto const copy_block = [&](int number) {
       staging_place at;
       if (number < 0 || inside.has(number) || !inside.put(number, here, ahead, at)) return;

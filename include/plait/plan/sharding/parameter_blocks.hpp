@@ -21,7 +21,7 @@ struct parameter_rectangle {
   std::size_t row = 0, column = 0;  ///< position of its first element in the parameter
   std::size_t rows = 0, columns = 0;
   std::size_t place = 0;   ///< offset of its first element in the arena, in elements
-  std::size_t stride = 0;  ///< distance between two rows in the arena
+  std::size_t stride = 0;  ///< distance between two rows in the arena, in elements
 
   [[nodiscard]] constexpr std::size_t count() const { return rows * columns; }
   friend constexpr bool operator==(parameter_rectangle const&,
@@ -127,7 +127,7 @@ constexpr void for_each_run(parameter_rectangle const& of, std::size_t width, Ac
 /// elements in it.
 struct parameter_block {
   int entry = 0;
-  int copy = 0;    ///< copy of the repeat, counted from the model's first
+  int copy = 0;    ///< number of the repeat's copy, counted from the model's first
   int number = 0;  ///< number among all parameters of the model
   std::string name;
   std::size_t offset = 0;  ///< offset and count in elements, padding included
