@@ -16,11 +16,11 @@ namespace plait::execution {
 
 /// Makes the nodes of an item wait for each other across streams. An item is a run of consecutive
 /// identical pipeline units, whose nodes are the same. A node that communicates runs on the stream
-/// of the tensor axis, and all other nodes run on stream compute, so a node must wait for the nodes
-/// on the other stream whose buffers it reads or overwrites. plan_item_waits has found these waits.
-/// keep() makes a node's stream wait before the node, and record() records the node's event after
-/// it. For example, if node 3 is an all_reduce between the products of nodes 2 and 4, node 3 waits
-/// for the event of node 2, and node 4 for the event of node 3. No node waits if there is one
+/// of the tensor axis, and all other nodes run on stream::compute, so a node must wait for the
+/// nodes on the other stream whose buffers it reads or overwrites. plan_item_waits has found these
+/// waits. keep() makes a node's stream wait before the node, and record() records the node's event
+/// after it. For example, if node 3 is an all_reduce between the products of nodes 2 and 4, node 3
+/// waits for the event of node 2, and node 4 for the event of node 3. No node waits if there is one
 /// tensor rank.
 ///
 /// Cost:    one event for each node; none of its calls allocates.
@@ -32,7 +32,7 @@ class item_synchronizer {
 
  public:
   using waits = typename waits_of_items<traits.leaves>::waits;
-  /// True if nodes may wait for each other: with one tensor rank they all run on stream compute.
+  /// True if nodes may wait for each other: with one tensor rank they all run on stream::compute.
   static constexpr bool has_waits = Setting::leaf::tensor_ranks > 1;
 
   /// Identifies the list of waits of an item by numbers, so that one function serves all items.

@@ -109,7 +109,7 @@ struct plan_waits_of_nodes {
 };
 
 /// Returns the waits of a plan in one direction. With one tensor rank there are no waits, because
-/// all nodes run on stream compute.
+/// all nodes run on stream::compute.
 template <class Plan, direction Way>
 constexpr waits_of_items<Plan::leaf_count> find_waits() {
   if constexpr (Plan::tensor_ranks > 1)

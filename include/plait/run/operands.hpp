@@ -32,7 +32,7 @@ struct operand<transposed_view<View>> {
 };
 
 /// Wraps a function that devices call for each row of a matrix, and passes the index of the row to
-/// it.
+/// this function.
 template <class Function, class T>
 struct numbered_rows {
   Function f;

@@ -36,8 +36,8 @@ namespace plait::execution {
 /// add to its contents.
 ///
 /// Shapes: views are matrices (rows, columns); the rows of activations are positions times samples.
-/// Errors: a wrong combination of placements does not compile; a wrong combination of shapes is
-///         size_mismatch, before anything is read or written.
+/// Errors: a wrong combination of placements does not compile; a wrong combination of shapes throws
+///         size_mismatch before anything is read or written.
 template <class Rank>
 class operations : public image_operations<Rank> {
   using base = image_operations<Rank>;
@@ -50,7 +50,7 @@ class operations : public image_operations<Rank> {
   /// The value of a number of columns that means all columns: a row has no padding.
   static constexpr std::size_t all_columns = std::numeric_limits<std::size_t>::max();
 
-  /// Makes the operations for a body of layer `leaf` of the plan, on stream compute. `body` names
+  /// Makes the operations for a body of layer `leaf` of the plan, on stream::compute. `body` names
   /// the body in messages ("mlp.c_fc backward").
   operations(Rank& on, layer_context const& where, int leaf, char const* body = "")
       : base(on, where, leaf, body), rank_(on), leaf_(leaf) {}
@@ -392,8 +392,8 @@ class operations : public image_operations<Rank> {
 
  private:
   /// Carries out, in place and on stream `on`, the reduction that the form lists with index
-  /// `number`. Stream `on` waits for stream compute before the reduction, and stream compute waits
-  /// for stream `on` after it.
+  /// `number`. Stream `on` waits for stream::compute before the reduction, and stream::compute
+  /// waits for stream `on` after the reduction.
   template <placement From, placement To, class Comm, class T>
   void reduce_over(stream on, Comm& group, std::span<T> x, int number) {
     rank_.wait_across(on, {wait_site::part::layer, leaf_, 2 * number},

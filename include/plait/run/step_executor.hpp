@@ -26,9 +26,10 @@ namespace plait::execution {
 ///     if (reached.now.row < 0) compute(reached.now);
 ///     else program.transfers().run(reached.now, data);
 ///
-/// For example, operation 12 is an all_reduce of gradients on stream data, and operation 14 squares
-/// the sums on stream compute. When the loop reaches operation 14, stream compute waits for the
-/// event of operation 12. Operation 13, which does not touch the gradients, waits for nothing.
+/// For example, operation 12 is an all_reduce of gradients on stream::data, and operation 14
+/// squares the sums on stream::compute. When the loop reaches operation 14, stream::compute waits
+/// for the event of operation 12. Operation 13, which does not touch the gradients, waits for
+/// nothing.
 ///
 /// Cost:    prepared once; a walk allocates nothing.
 /// Errors:  the errors of communicators; after an error the next walk begins at the first

@@ -15,9 +15,9 @@ namespace plait::execution {
 /// plan_waits, which finds the waits from the buffers that the operations touch. A wait is a pair
 /// of a waiting and an awaited operation on different streams, and each awaited operation gets an
 /// event. A walk calls begin() before each operation and end() after it, in the order of the
-/// program. For example, operation 5 on stream to_next sends the output that operation 4 on stream
-/// compute makes. end(4) records an event on stream compute, and begin(5) makes stream to_next wait
-/// for it; the host does not wait.
+/// program. For example, operation 5 on stream::to_next sends the output that operation 4 on
+/// stream::compute makes. end(4) records an event on stream::compute, and begin(5) makes
+/// stream::to_next wait for this event; the host does not wait.
 ///
 /// Cost:    one event for each operation that another stream waits for; none of the calls
 ///          allocates.

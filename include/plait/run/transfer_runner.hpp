@@ -137,7 +137,7 @@ auto transfer_runner<Rank>::prepared(Rank& rank, transfer const& what) -> active
   if (rank.grid().size(row.over) == 1) return out;
   out.group = &rank.group(row.over);
   // The arena may also be cut into blocks along axes over which the row does not communicate. All
-  // ranks of the group have the same one of these blocks.
+  // ranks of the group have the same block.
   auto const cut = what.from.with(row.over, invariant)
                        .with(what.held, invariant)
                        .axes_with(shard<dim::elements>);

@@ -78,7 +78,7 @@ PLAIT_DECL void program_writer::compute(operation_kind what) {
   switch (what) {
     case operation_kind::send:
       compute(what, {}, host_);
-      // An export reads the results of earlier work on stream compute, so the host waits for this
+      // An export reads the results of earlier work on stream::compute, so the host waits for this
       // work first.
       if (part_ == job_part::export_parameters || part_ == job_part::export_gradients)
         out_.touched.back().host_waits = true;

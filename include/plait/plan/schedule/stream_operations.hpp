@@ -19,7 +19,7 @@ namespace plait::planning {
 
 /// The waits between the nodes of one item, in one direction.
 ///
-/// An item begins and ends on stream compute: its input is ready there, and so are its results. So
+/// An item begins and ends on stream::compute: its input is ready there, and so are its results. So
 /// no waits are needed between items, and the program of a step treats an item as one operation.
 /// Within the item, only changes of placement that communicate run on another stream. Nodes are
 /// numbered as in the program. `begin` represents the work before the item, `end` the work after
@@ -144,7 +144,7 @@ struct item_operations {
 
 /// Returns true if the gradients of a leaf's parameters are computed after the next node of the
 /// backward. That node sends the gradient with respect to the leaf's input over the tensor axis, so
-/// stream compute would otherwise be idle; Megatron overlaps the two in this way. Neither node may
+/// stream::compute would otherwise be idle; Megatron overlaps the two in this way. Neither node may
 /// overwrite the gradient with respect to the leaf's output, which is still needed then.
 constexpr bool postpones_parameters(auto const& code, auto const& leaves, auto const& storage,
                                     auto const& needs_gradient, int index) {
