@@ -93,8 +93,8 @@ struct integers {
 };
 
 /// Rows of `Width` real numbers from the data set as targets of a loss: (sequence, batch, Width).
-/// They have no gradient. Their type is the type in which sums are computed, float or double, for
-/// layers of every type. A missing number is NaN.
+/// They have no gradient. Their type is the type in which sums are computed: float if activations
+/// are bfloat16, else the type of activations. A missing number is NaN.
 ///
 /// Example (tests/reference/names_in_use_test.cpp reals):
 ///     using two_targets =

@@ -11,7 +11,7 @@ namespace plait::operation {
 
 // ---- Memory -------------------------------------------------------------------------------------
 
-/// y = a value, for all elements.
+/// Sets all elements of y to one value.
 struct fill {
   static constexpr row is{"fill", "-> y(r c)"};
 };

@@ -63,7 +63,7 @@ struct of_length;
 template <int Ranks>
 struct on_ranks;
 
-// Constants that are false, which failed checks assert, because compilers print the names of these
+// Constants with the value false that failed checks assert. Compilers print the names of these
 // constants next to the text.
 template <printed_text LayerName, class Layer, class Length, class Ranks>
 inline constexpr bool has_form_that_divides = false;

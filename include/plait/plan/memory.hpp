@@ -213,8 +213,11 @@ constexpr slice_arena lay_out_slices(parameter_layout const& layout, int slices,
 /// for measures. After them are a staging buffer, in which the outputs of one microbatch are
 /// gathered from the tensor axis, and the numbers of measures.
 struct output_room {
-  std::size_t elements = 0;                               ///< number of elements of the outputs
-  std::size_t staging_at = 0, numbers_at = 0, total = 0;  ///< offsets and length, in bytes
+  std::size_t elements = 0;  ///< number of elements of the outputs
+  std::size_t
+      staging_at = 0,
+      numbers_at = 0,
+      total = 0;  ///< offsets of the staging buffer and the numbers, and length of all, in bytes
 };
 
 /// Lays out the outputs. `part`: a prediction or an evaluation.

@@ -521,8 +521,8 @@ struct plan {
     return out;
   }
 
-  /// Returns the number of sums of squares that make the norm of the gradients: one for each
-  /// trained parameter or, slice by slice, one for each piece of a parameter.
+  /// Returns the number of sums of squares from which the norm of the gradients is computed: one
+  /// for each trained parameter or, slice by slice, one for each piece of a parameter.
   static constexpr int norm_partial_count() {
     return count_tensors(code, entries, norm_partials_of);
   }

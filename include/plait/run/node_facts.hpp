@@ -62,8 +62,8 @@ struct node_waits {
 /// template argument of the node's code, and its branches on them are `if constexpr`. They are
 /// plain numbers without the model, so that the names of functions stay short. For example, in a
 /// plan of one tensor rank, `forward.waits` of a layer norm is false, so there is no code for
-/// waits, and `in.value` says that its input is the unit's input, a kept value or a transient
-/// value.
+/// waits, and `in.value` states that the layer norm's input is the unit's input, a kept value or a
+/// transient value.
 struct node_facts {
   int number = 0;  ///< index in the program
   int item = 0;

@@ -153,7 +153,7 @@ class operations : public image_operations<Rank> {
     }
   }
 
-  /// Computes y = gamma x inverse for each row. `inverse` keeps 1 / sqrt(mean of the squares +
+  /// Computes y = gamma * x * inverse for each row. `inverse` keeps 1 / sqrt(mean of the squares +
   /// epsilon) of the row.
   void rms_norm(auto x, auto gamma, auto y, auto inverse, double epsilon) {
     call(operation::rms_norm{}, x, gamma, y, inverse, epsilon);

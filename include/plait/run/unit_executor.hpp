@@ -354,7 +354,7 @@ class unit_executor {
              !is_node<typename Code::backward_epilogue>;
     else return false;
   }();
-  /// Returns true if the backward computes the loss: in training, unless a watch looks at layers.
+  /// Returns true if the backward computes the loss: in training, unless a watch checks the layers.
   [[nodiscard]] bool waits_for_gradient(frame_type const& at) {
     return at.pass->context.training && at.pass->watch == nullptr && queue().loss_with_gradient();
   }

@@ -228,10 +228,9 @@ struct record_levels {
   /// The level of each kept buffer, indexed by the number of its root value.
   std::array<made_from, std::size_t(program<Leaves>::most_values)> root{};
   std::array<made_from, std::size_t(Leaves)> slots{};
-  /// For each item, a bit for each kind of `granularity` under which its units use the working
-  /// record
-  /// (`works`), have nodes that run again (`runs`), and overwrite their output when these nodes run
-  /// (`overwrites`).
+  /// For each item, a bit for each kind of `granularity`. The bit is set in `works` if the item's
+  /// units use the working record under this kind, in `runs` if they have nodes that run again, and
+  /// in `overwrites` if these nodes overwrite the unit's output.
   std::array<unsigned char, std::size_t(2 * Leaves + 1)> works{}, runs{}, overwrites{};
 };
 

@@ -110,8 +110,8 @@ struct program_builder {
   Tree const& tree;
   Chosen const& chosen;
   int ranks;
-  /// This is a reference because g++ 12 cannot copy a value out of the builder after it has
-  /// reported an error elsewhere.
+  /// This is a reference because g++ 12 cannot copy a value out of the builder after an error
+  /// elsewhere.
   program<leaves>& out;
 
   /// Returns true for the kinds of nodes for which `chosen.edges` has the placement of their input.
