@@ -404,7 +404,8 @@ TEST(ExchangesRefused, AreNamedWithPlaceAndLayoutsAndWhatIsAllowed) {
   without_row.rules.summed = right.rules.summed.with(axis::data, partial_max);
   EXPECT_EQ(
       said_of(without_row, job_part::training),
-      "list of transfers: no operation of the table: at 'gradients' a value goes from {data: "
+      "list of transfers: no operation of the table of transitions makes a transfer: at "
+      "'gradients' a value goes from {data: "
       "partial_max, stage: only<0>, replica: shard<elements>} to {data: shard<elements>, "
       "stage: only<0>, replica: shard<elements>}, which is partial_max -> shard<elements> (no "
       "row) on data" +
@@ -415,7 +416,8 @@ TEST(ExchangesRefused, AreNamedWithPlaceAndLayoutsAndWhatIsAllowed) {
   of_two_axes.has_copies = true;
   EXPECT_EQ(
       said_of(of_two_axes, job_part::state_transfer),
-      "list of transfers: no operation of the table: at 'state' a value goes from {data: "
+      "list of transfers: no operation of the table of transitions makes a transfer: at 'state' a "
+      "value goes from {data: "
       "only<0>, replica: only<0>} to {}, which is only<0> -> invariant (broadcast) on data and "
       "only<0> -> invariant (broadcast) on replica" +
           std::string(allowed));

@@ -190,8 +190,8 @@ struct leaf_info {
   slots_info scratch{};
   std::size_t sequence = 0;  ///< positions of a sample; 0: any number
   std::size_t units = 0;     ///< 0: features may be cut anywhere
-  std::size_t mixes_samples =
-      0;  ///< samples in a group whose outputs depend on each other; 0: samples are independent
+  /// Samples in a group whose outputs depend on each other; 0: samples are independent.
+  std::size_t mixes_samples = 0;
   double flops_per_row = 0;
   aliasing may_alias{};
   int overwrites_gradient = -1;  // index of the parameter whose gradient is overwritten; -1: none
@@ -457,7 +457,8 @@ inline constexpr leaf_info leaf_of = [] {
                 "`backward_parameters`; write `static void backward_parameters(auto& ops, auto "
                 "l)`");
   static_assert(detail::read_inputs<typename L::input>::count <= leaf_info::most_inputs,
-                "inputs<...>: a layer may have four inputs at most; put two side by side into one");
+                "inputs<...>: a layer may have four inputs at most; put two inputs side by side "
+                "into one input");
   static_assert(!std::is_same_v<typename L::output, loss_value> ||
                     !detail::compares_with_features<typename L::input>,
                 "this loss takes plait::features<W> twice; its second input comes from the data "
@@ -514,9 +515,10 @@ inline constexpr leaf_info leaf_of = [] {
         what != clause_count || detail::is_sound<form>,
         "form<...>: a form may have sixteen clauses at most; leave out each use<...> that "
         "repeats the default, or split the layer");
-    static_assert(what != slot_use_count || detail::is_sound<form>,
-                  "form<...>: a form may have eight use<Slot, placement> at most; leave out each "
-                  "that repeats the default, or combine several slots into one wider slot");
+    static_assert(
+        what != slot_use_count || detail::is_sound<form>,
+        "form<...>: a form may have eight use<Slot, placement> at most; leave out each use<...> "
+        "that repeats the default, or combine several slots into one wider slot");
     static_assert(what != inner_count || detail::is_sound<form>,
                   "form<...>: a form may have four inner<...> and batch_sum<...> at most; put "
                   "values that move at the same time side by side in one slot");
@@ -533,11 +535,12 @@ inline constexpr leaf_info leaf_of = [] {
   constexpr bool is_derived = requires {
     lists::forms::values;
   };  // the forms are derived from a formula and not written as a list
-  static_assert(is_derived || table.size() <= leaf_info::most_forms,
-                "forms<...>: a layer may have eight forms at most; leave out those that cost more");
+  static_assert(
+      is_derived || table.size() <= leaf_info::most_forms,
+      "forms<...>: a layer may have eight forms at most; leave out the forms that cost more");
   static_assert(detail::labels_differ(table),
-                "forms<...>: two forms of this layer have the same label; give each its own, "
-                "form<Label, Input, Output, Clauses...>");
+                "forms<...>: two forms of this layer have the same label; give each form its own "
+                "label: form<Label, Input, Output, Clauses...>");
   static_assert(detail::place_of_overwritten<L>() >= 0,
                 "`overwrites_gradient` of this layer is not one of the layer's parameters; name a "
                 "parameter of its parameter_list, or leave overwrites_gradient out");

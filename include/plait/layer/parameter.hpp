@@ -194,8 +194,8 @@ struct parameter_info {
   /// rank_in_files is 0.
   std::array<std::size_t, 4> lengths_in_files{};
   int rank_in_files = 0;
-  std::int64_t momentum_nano =
-      0;  ///< weight of a step's value in a buffer, in units of 1e-9; 0: not a buffer
+  /// Weight of a step's value in a buffer, in units of 1e-9; 0: not a buffer.
+  std::int64_t momentum_nano = 0;
 
   /// True if the parameter is not trained but follows measured values; see nn::buffer.
   [[nodiscard]] constexpr bool is_buffer() const { return momentum_nano != 0; }

@@ -23,8 +23,8 @@ struct row {
   char const* name;
   char const* text;  ///< indices, in the notation of `signature`
   double flops = 0;  ///< FLOPs per element of the iteration space, for flops_per_row
-  char const* others =
-      nullptr;  ///< alternative indices that the operation accepts as well; null if none
+  /// Alternative indices that the operation accepts as well; null if none.
+  char const* others = nullptr;
 
   // NOLINTNEXTLINE: implicit, as a row represents its indices
   constexpr operator signature() const { return signature::of(text); }

@@ -31,8 +31,8 @@ struct stage_arena {
   passed_bytes training{};
   std::size_t passes_bytes = 0;  ///< bytes of the buffers that passes leave for later passes
   std::size_t edge_bytes = 0;    ///< bytes of the largest activation between two items
-  std::size_t working_bytes =
-      0;  ///< bytes of the working record, in which a unit's values are recomputed
+  /// Bytes of the working record, in which a unit's values are recomputed.
+  std::size_t working_bytes = 0;
   /// `transient_bytes`: size of the values that are used only within one item. `staging_bytes`:
   /// size of the buffer after them, in which changes of placement pack data to send.
   std::size_t transient_bytes = 0, staging_bytes = 0;
@@ -214,10 +214,8 @@ constexpr slice_arena lay_out_slices(parameter_layout const& layout, int slices,
 /// gathered from the tensor axis, and the numbers of measures.
 struct output_room {
   std::size_t elements = 0;  ///< number of elements of the outputs
-  std::size_t
-      staging_at = 0,
-      numbers_at = 0,
-      total = 0;  ///< offsets of the staging buffer and the numbers, and length of all, in bytes
+  /// Offsets of the staging buffer and of the numbers, and the length of all buffers, in bytes.
+  std::size_t staging_at = 0, numbers_at = 0, total = 0;
 };
 
 /// Lays out the outputs. `part`: a prediction or an evaluation.

@@ -251,7 +251,7 @@ struct plan {
                     batch_ranks(grid) == 1,
                 "this policy holds blocks of parameters or gradients, which are gathered and "
                 "summed bucket by bucket, but declares no buckets; write `static constexpr "
-                "std::size_t bucket_bytes = N;` of at least 1");
+                "std::size_t bucket_bytes = N;` with an N of at least 1");
   static_assert(stages * chunks > code.unit_count() ||
                     split_stages<typename stage_policy::cuts>(code, stages, shape).size() ==
                         std::size_t(stages * chunks),

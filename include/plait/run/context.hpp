@@ -14,8 +14,8 @@ namespace plait {
 /// of the term.
 struct loss_sum {
   double* data = nullptr;  ///< null: the layer adds no term
-  double const* scale =
-      nullptr;  ///< weight of the term, divided by its count of targets in the global batch
+  /// Weight of the term, divided by its count of targets in the global batch.
+  double const* scale = nullptr;
   double const* weights = nullptr;  ///< a weight for each row of the microbatch; null: all are 1
 
   /// The number of sample slots of the microbatch, of which only the first `present` contain a
@@ -76,8 +76,8 @@ struct layer_context {
   std::size_t first_sample = 0;  ///< global index of the first of these samples
   std::size_t missing = 0;       ///< number of empty sample slots at the end of the microbatch
   std::size_t all_samples = 0;   ///< number of samples of the global batch; 0: `present()`
-  bool reads_buffers =
-      false;  ///< forward uses running statistics: in evaluation, or if the layer is frozen
+  /// Forward uses running statistics: in evaluation, or if the layer is frozen.
+  bool reads_buffers = false;
   bool recomputes = false;  ///< forward recomputes activations that were not kept
 
   /// The number of samples of the microbatch on all ranks, for layers that sum over samples; 0:

@@ -22,8 +22,8 @@ struct gradient_place {
   std::byte* dy = nullptr;
   std::byte* dx = nullptr;
   std::byte* added = nullptr;  ///< the other summand, if dx is the sum of a residual
-  std::array<std::byte*, ext::input_placements::most_more>
-      more{};  ///< gradients of the inputs after the first
+  /// Gradients of the inputs after the first.
+  std::array<std::byte*, ext::input_placements::most_more> more{};
 };
 
 /// Calls the bodies (forward and backward functions) of a layer in one of its forms. A body takes

@@ -54,8 +54,8 @@ enum class backward_part : int { all, input, parameters };
 template <class Setting>
 struct pass_frame {
   layer_context& context;  ///< each unit sets `copy`, and each layer sets `site`
-  stage_buffers<Setting>
-      buffers;      ///< buffers of the stage, with the targets and gradients of the pass
+  /// Buffers of the stage, with the targets and gradients of the pass.
+  stage_buffers<Setting> buffers;
   loss_sum loss{};  ///< address of the first term of the microbatch's loss
   chunk_arena const* chunk = nullptr;
   unit_range units{};                   ///< units that the pass runs

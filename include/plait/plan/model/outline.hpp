@@ -37,8 +37,8 @@ struct node {
   int leaf = -1;  ///< number of the leaf, if the node is one
   int count = 1;  ///< number of copies of the nodes below, for a repeat
   name label{};
-  int granularity_number =
-      -1;  ///< number of the `again` that `recomputed` names; -1: the policy decides
+  /// Number of the `granularity` that `recomputed` names; -1: the policy decides.
+  int granularity_number = -1;
 };
 
 /// A use of a parameter that another layer owns.

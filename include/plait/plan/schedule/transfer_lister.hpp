@@ -45,8 +45,8 @@ struct transfer_lister {
   std::vector<scheduled_work> const& passes;
   bool has_still = false;  ///< true if values that stay in their placement are listed, too
   lean_vector<transfer> out{};
-  lean_vector<std::int64_t>
-      recomputed{};  ///< number of recomputes of each item, see count_recomputes
+  /// Number of recomputes of each item, see count_recomputes.
+  lean_vector<std::int64_t> recomputed{};
 
   // --- transfers
 
@@ -76,7 +76,8 @@ struct transfer_lister {
   [[gnu::cold]] constexpr void add(transfer const& made) {
     auto const row = made.row();
     if (!row.allowed)
-      throw error({"list of transfers: no operation of the table: ", refused_rows(made)});
+      throw error({"list of transfers: no operation of the table of transitions makes a transfer: ",
+                   refused_rows(made)});
     if (made.times > 0 && (has_still || communicates(row.moves))) out.push_back(made);
   }
 

@@ -44,8 +44,8 @@ struct activation_layout {
   std::array<std::size_t, values> gradient_offset{};  ///< for each gradient with memory of its own
   std::array<slots, static_cast<std::size_t>(Leaves)> saved_offset{};
   std::array<slots, static_cast<std::size_t>(Leaves)> scratch_offset{};
-  std::array<std::size_t, items>
-      activation_stash_bytes{};  ///< for each item, recomputed buffers included
+  /// For each item, the bytes of its activation stash, recomputed buffers included.
+  std::array<std::size_t, items> activation_stash_bytes{};
   /// For each item and each `granularity` of a unit: the end of the part that is in the stash.
   std::array<std::array<std::size_t, granularities>, items> stash_end{};
   /// Bytes of the item's output, which is first in its stash.

@@ -165,8 +165,8 @@ struct parameter_list_result {
   static_vector<parameter_entry, Uses> entries{};
   tie_error problem = tie_error::none;
   int problem_tie = 0;  ///< number of the wrong tie in the tree
-  std::array<int, static_cast<std::size_t>(Leaves)>
-      first_entry{};  ///< for each leaf, the index of its first entry
+  /// For each leaf, the index of its first entry.
+  std::array<int, static_cast<std::size_t>(Leaves)> first_entry{};
 };
 
 /// Returns parameter `index` of a layer in one of its forms, without the layer's position in the
