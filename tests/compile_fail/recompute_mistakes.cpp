@@ -13,12 +13,12 @@ using namespace plait;
 using twice = hybrid<recompute<>, recompute<granularity::all>>;
 constexpr int count = 0, stage = -1;
 using where = int;
-constexpr again what = granularity::cheap;
+constexpr granularity what = granularity::cheap;
 #else
 using twice = hybrid<serial, recompute<granularity::all>>;
 constexpr int count = 1, stage = 0;
 using where = units::everywhere;
-constexpr again what = granularity::all;
+constexpr granularity what = granularity::all;
 #endif
 
 int main() {
