@@ -27,7 +27,7 @@ enum class program_node_kind : int {
   move,     ///< out = in, in another placement
   branch,   ///< out = in; `skip` is the sum to which `in` is also added (a residual begins)
   add,      ///< out = in + skip (a residual ends)
-  fan_out,  ///< out = in and skip = in
+  fan_out,  ///< out = in and skip = in (two branches of a fan_out begin)
 };
 
 /// One node of the model's program: a layer, a change of placement, or the beginning or end of a
@@ -44,7 +44,7 @@ struct program_node {
   int skip = -1;
   /// The inputs of a leaf after its first, if it has several.
   static_vector<int, int(input_placements::most_more)> more{};
-  int granularity_number = -1;  ///< see node::granularity_number
+  int granularity_number = -1;  ///< kind of recompute, see node::granularity_number
 };
 
 /// Returns the row of the table of transitions by which move `now` of an item runs, in direction

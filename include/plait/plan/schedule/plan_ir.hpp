@@ -53,13 +53,13 @@ struct plan_ir {
   placements samples{};
   parameter_rules rules{};
   bool has_copies = false;       ///< true if layers see parameters in another type than optimizers
-  bool splits_backward = false;  ///< see plan::splits_backward
+  bool splits_backward = false;  ///< backward passes may be split in halves
   std::size_t element_bytes = 0;
   int tensor_ranks = 1;
   int norm_partials = 0;  ///< number of sums of squares for the norm of the gradients
   int loss_terms = 1;
-  int slices = 0;            ///< see plan::slices
-  bool is_elastic = false;   ///< see plan::is_elastic
+  int slices = 0;            ///< slices of a global batch; 0: no slices
+  bool is_elastic = false;   ///< ranks may join and leave while the job runs
   bool has_buckets = false;  ///< true if gradients are reduced while the backward is still running
   recompute_table recomputes{};
 
@@ -93,8 +93,8 @@ struct plan_ir {
   [[nodiscard]] constexpr bool is_recomputed(program_node const& now) const {
     return recomputes.any() && recomputes.nodes[int(&now - nodes.begin())] != 0;
   }
-  /// Returns true if node `of` computes `sum`, a sum over samples (see batch_sum), in the passes of
-  /// a training step whose transfers have this place.
+  /// Returns true if node `of` computes `sum`, a sum over samples (see batch_sum), in the forward
+  /// or the backward of a training step whose transfers have place `place`.
   [[nodiscard]] constexpr bool makes_sum(form_info::inner_move const& sum, program_node const& of,
                                          transfer_place place) const {
     if (sum.body == layer_body::forward) return place == transfer_place::forward;

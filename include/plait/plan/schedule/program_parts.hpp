@@ -19,7 +19,7 @@ enum class program_buffer : int {
   tied_gradients,  ///< gradients of tied uses that are added to gradients of a bucket
   gathered,        ///< an end of the staging buffer for parameters or frozen parameters
   scattered,       ///< an end of the staging buffer for gradients
-  passed,          ///< a piece of the arena of values for later passes, see placed_passes
+  passed,          ///< a piece of the arena in which passes leave values for later passes
   /// Gradient with respect to a unit's input: units of a backward use two buffers in turn.
   made_gradient,
   outputs,  ///< the whole output of a microbatch

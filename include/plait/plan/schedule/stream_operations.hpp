@@ -52,7 +52,8 @@ struct item_waits {
 template <int Waits, int Items>
 struct program_waits {
   static_vector<planned_wait, Waits> list{};
-  std::array<int, static_cast<std::size_t>(Items + 1)> first{};  ///< first wait of each item
+  /// For each item, the index of its first wait.
+  std::array<int, static_cast<std::size_t>(Items + 1)> first{};
 
   [[nodiscard]] constexpr static_view<planned_wait> of_item(int item) const {
     int const begin = first[std::size_t(item)], end = first[std::size_t(item + 1)];
