@@ -187,16 +187,16 @@ struct signature {
   constexpr void read_kind(char const*& text) {
     skip_spaces(text);
     if (takes(text, "linear")) {
-      if (linear != linearity::none) throw "'linear' stands once";
+      if (linear != linearity::none) throw "'linear' may appear only once";
       if (takes(text, "all")) linear = linearity::in_all;
       else if (takes(text, "each")) linear = linearity::in_each;
       else if (takes(text, "first")) linear = linearity::in_first;
       else if (takes(text, "last")) linear = linearity::in_last;
-      else throw "after 'linear' stands 'all', 'each', 'first' or 'last'";
+      else throw "'all', 'each', 'first' or 'last' must follow 'linear'";
       return;
     }
     if (takes(text, "in")) {
-      if (!takes(text, "place")) throw "after 'in' stands 'place'";
+      if (!takes(text, "place")) throw "'place' must follow 'in'";
       in_place = true;
       return;
     }
@@ -207,7 +207,7 @@ struct signature {
     bool const is_whole = takes(text, "whole");
     if (!is_whole && !takes(text, "max"))
       throw "a property after ';' must be 'whole', 'max', 'linear', 'in place' or 'part'";
-    if (*text == 0 || *text == ';') throw "after 'whole' and 'max' stand indices";
+    if (*text == 0 || *text == ';') throw "indices must follow 'whole' or 'max'";
     for (; *text != 0 && *text != ';'; skip_spaces(text)) {
       if (!has(*text)) throw "an index after 'whole' or 'max' is not an index of any operand";
       if (!ends_word(text[1])) throw "a space must separate two indices";
