@@ -45,8 +45,8 @@ TYPED_TEST(StorageOnSequenceShards, EveryStepReadsWhatWasWrittenOnFourRanks) {
   expect_sound<typename TestFixture::template sharded<4>>();
 }
 TYPED_TEST(StorageOnSequenceShards, WhatIsMadeAgainIsThereForEveryBackward) {
-  expect_sound_again<typename TestFixture::template sharded<2>>();
-  expect_sound_again<typename TestFixture::template sharded<4>>();
+  expect_sound_recompute<typename TestFixture::template sharded<2>>();
+  expect_sound_recompute<typename TestFixture::template sharded<4>>();
 }
 
 }  // namespace

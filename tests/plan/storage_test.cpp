@@ -27,9 +27,9 @@ TYPED_TEST(Storage, EveryStepReadsWhatWasWrittenOnFourTensorRanks) {
   expect_sound<plan<TypeParam, tensor_parallel<4>>>();
 }
 TYPED_TEST(Storage, WhatIsMadeAgainIsThereForEveryBackward) {
-  expect_sound_again<plan<TypeParam, serial>>();
-  expect_sound_again<plan<TypeParam, tensor_parallel<2>>>();
-  expect_sound_again<plan<TypeParam, tensor_parallel<4>>>();
+  expect_sound_recompute<plan<TypeParam, serial>>();
+  expect_sound_recompute<plan<TypeParam, tensor_parallel<2>>>();
+  expect_sound_recompute<plan<TypeParam, tensor_parallel<4>>>();
 }
 // The test notices each omitted step; a step that only renames its input moves nothing.
 TEST(StorageCheck, FindsOmittedRecomputationOfStorage) {

@@ -319,9 +319,9 @@ void expect_sound() {
   expect_fits<Plan>(Plan::storage);
 }
 
-/// Checks storage with recomputation, for each `again` that units may have in one model.
+/// Checks storage with recomputation, for each `granularity` that units may have in one model.
 template <class Plan>
-void expect_sound_again() {
+void expect_sound_recompute() {
   constexpr unsigned all_kinds = 15;
   for (unsigned const kinds : {1U << 1, 1U << 2, 1U << 3, all_kinds}) {
     auto const recomputed = recompute_finder<Plan::leaf_count>(Plan::code, Plan::tree.leaves,
