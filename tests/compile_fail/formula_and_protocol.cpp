@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: this layer is written as a formula and also has members of the protocol (parameters,
+// first: this layer is written as a formula and also declares members of the layer protocol
 #include "plait/formula.hpp"
 #include "plait/layer/combinators.hpp"
 

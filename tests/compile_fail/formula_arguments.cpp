@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: formula(...) of this layer cannot be called with its inputs; write `static
+// first: formula(...) of this layer cannot be called with the layer's inputs; declare `static
 #include "plait/formula.hpp"
 #include "plait/layer/combinators.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: the bias of a convolution in this formula is a parameter with one number for
+// first: the bias of a convolution in this formula must be a parameter with one number for
 // quoted: convolve(x, w, b): b is a vector
 #include "plait/formula.hpp"
 #include "plait/layer/combinators.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: the weight of a convolution in this formula does not fit; write
+// first: the weight of a convolution in this formula has the wrong extents; declare it with
 // quoted: convolve(x, w): w has 36 columns
 #include "plait/formula.hpp"
 #include "plait/layer/combinators.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: a convolution of this formula has groups of equal numbers of channels; write
+// first: all groups of a convolution must have the same number of channels; set {.groups} to a
 // quoted: convolve(x, w): 4 groups do not
 #include "plait/formula.hpp"
 #include "plait/layer/combinators.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: a kernel of this formula does not fit into its image; write a smaller one, or
+// first: a kernel of this formula is larger than its image; use a smaller kernel, or add
 // quoted: convolve(x, w): a kernel of 5 is
 #include "plait/formula.hpp"
 #include "plait/layer/combinators.hpp"

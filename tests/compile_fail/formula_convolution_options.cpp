@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: convolve<{.kernel, .stride, .groups}>(x, w): one of the three is 0; write at
+// first: convolve<{.kernel, .stride, .groups}>(x, w): one of the three options is 0; set each
 #include "plait/formula.hpp"
 #include "plait/layer/combinators.hpp"
 #include "plait/nn/image.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: the probability is a number of the formula, such as 0.1_c
+// first: the probability must be a formula literal, such as 0.1_c after `using namespace
 #include "plait/formula.hpp"
 #include "plait/layer/combinators.hpp"
 

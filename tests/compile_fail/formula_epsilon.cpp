@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: rms_norm(x, gamma, epsilon): epsilon is a number, such as 1e-5_c
+// first: rms_norm(x, gamma, epsilon): epsilon must be a formula literal, such as
 #include "plait/formula.hpp"
 #include "plait/layer/combinators.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: an operation of this formula takes features in another shape; write
+// first: an operation of this formula expects features in another shape. Use heads<Count>(x)
 // quoted: product of softmax(heads<2>(x)) and
 // quoted: softmax(...) has [2, 4]
 #include "plait/formula.hpp"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: an operation of this formula takes an activation first
-// first: scan(a, x) in this formula takes a value of each row
+// first: the first operand of an operation of this formula must
+// first: scan(a, x) in this formula: a must be a value with a
 // quoted: product of w and x: w is a matrix
 // quoted: scan(b, x): b is a vector of
 #include "plait/formula.hpp"

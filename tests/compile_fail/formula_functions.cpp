@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: functions of elements that follow each other are calculated as one; write
-// quoted: of more than 32 functions of
+// first: consecutive elementwise functions are calculated as one function, and this chain of
+// quoted: of more than 32 elementwise
 #include "plait/formula.hpp"
 #include "plait/layer/combinators.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: the heads of a formula are equal; write heads<Count>(x) with a Count that
+// first: all heads must have the same number of columns; write heads<Count>(x) with a Count
 // quoted: heads<3>(matmul(x, w)):
 // quoted: w) has 8 columns, which 3 heads do
 #include "plait/formula.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: as_image<Channels, Height, Width>(x): one of the three is 0; write the number of
+// first: as_image<Channels, Height, Width>(x): one of the three numbers is 0; set them to the
 #include "plait/formula.hpp"
 #include "plait/layer/combinators.hpp"
 #include "plait/nn/image.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: as_image<Channels, Height, Width>(x) of this formula takes as many features as
+// first: as_image<Channels, Height, Width>(x): the number of features of x must be Channels *
 // quoted: as_image<3, 4, 4>(x): x has 96
 #include "plait/formula.hpp"
 #include "plait/layer/combinators.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: with_loss(y, loss) is the outermost word of a formula
+// first: with_loss(y, loss) must be the outermost operation of
 // quoted: another operation reads it
 #include "plait/formula.hpp"
 #include "plait/layer/combinators.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: a layer has four inputs at most; put two side by side into one
+// first: a layer has at most four inputs; put two of them side by side into one
 // quoted: input x4 is one input too many
 #include "plait/formula.hpp"
 #include "plait/layer/combinators.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: a formula is a layer, not a model, and has at most 300 leaves; give a part
+// first: a formula describes one layer, not a model, and has at most 300 leaves; split it into
 // quoted: it has 512
 // quoted: inputs, parameters and
 #include "plait/formula.hpp"

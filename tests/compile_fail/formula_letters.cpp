@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: the letters of a product in this formula do not fit; write one for the
+// first: the letters of an einsum in this formula do not fit the dimensions of its operands;
 // first: the operands of a product in this formula do not fit
 // quoted: d has 8 in the first and 4 in the second
 // quoted: einsum<td,sd->ts>(heads<2>(x), x):

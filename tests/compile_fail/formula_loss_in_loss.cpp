@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: a loss returns the number of each row; write loss + term
+// first: the formula of a loss must return one number for each row,
 // quoted: the formula is a loss
 #include "plait/formula.hpp"
 #include "plait/layer/combinators.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: a formula with `using output = plait::loss_value;` compares features with targets
+// first: a formula with `using output = plait::loss_value;` must have two inputs, features and
 // quoted: the loss has 1 input
 #include "plait/formula.hpp"
 #include "plait/layer/combinators.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: a loss, and the second operand of with_loss(y, loss), is a single number of each row
+// first: a loss, and the second operand of with_loss(y, loss), must be a single number for
 // quoted: square(x) is an
 // quoted: activation, 4 in each row
 #include "plait/formula.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: map(f, values...): f cannot be called with a number of each value; write
+// first: map(f, values...): f cannot be called with one number for each value; declare `auto
 #include "plait/formula.hpp"
 #include "plait/layer/combinators.hpp"
 

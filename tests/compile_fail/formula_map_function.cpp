@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: map(f, values...): f has members; a formula is a type, so write a function
+// first: map(f, values...): f has data members, but a formula keeps only the type of f; write
 #include "plait/formula.hpp"
 #include "plait/layer/combinators.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: a function of elements in this formula reads a matrix, which has no row for
+// first: an elementwise function in this formula reads a matrix of parameters, whose rows do
 // quoted: x * w: w is a matrix of 8 x 8
 #include "plait/formula.hpp"
 #include "plait/layer/combinators.hpp"

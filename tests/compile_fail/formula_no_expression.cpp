@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: formula(...) of this layer returns no expression; return one of its
+// first: formula(...) of this layer does not return an expression; return an expression of its
 #include "plait/formula.hpp"
 #include "plait/layer/combinators.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: a convolution or pooling of this formula takes an image; write `using input =
+// first: a convolution or pooling of this formula reads a value that is not an image; declare
 // quoted: max_pool(x): x is an input, 48
 #include "plait/formula.hpp"
 #include "plait/layer/combinators.hpp"

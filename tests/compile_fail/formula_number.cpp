@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: a formula is a type, and so are its numbers: write 0.5_c for 0.5, after
+// first: a formula cannot contain a plain number, because formulas are types; write the
 #include "plait/formula.hpp"
 #include "plait/layer/combinators.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: number_of(ids) and pick(x, ids) in this formula take an input of integers
+// first: number_of(ids) and pick(x, ids) in this formula read an input of integers: one for
 // quoted: number_of(x): x is an input
 #include "plait/formula.hpp"
 #include "plait/layer/combinators.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: the result of a formula is an activation that it makes of its inputs
+// first: the result of a formula must be an activation that it computes from its inputs;
 // quoted: formula returns w, a matrix of 8 x 8
 #include "plait/formula.hpp"
 #include "plait/layer/combinators.hpp"

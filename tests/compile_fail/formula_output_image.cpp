@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: the `output` that this layer says is an image of another shape than its formula
+// first: the `output` that this layer declares is an image whose shape differs from the image
 // quoted: formula returns max_pool(x), an
 #include "plait/formula.hpp"
 #include "plait/layer/combinators.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: the `output` that this layer says is not what its formula returns; write
+// first: the `output` that this layer declares differs from what its formula returns; declare
 // quoted: formula returns matmul(x, w), an
 #include "plait/formula.hpp"
 #include "plait/layer/combinators.hpp"

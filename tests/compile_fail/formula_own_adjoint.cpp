@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: own(row, operands...): a row of `adjoints` does not fit; it has the names
+// first: own(row, operands...): a row of `adjoints` does not fit the row. Use the names and
 #include "plait/formula.hpp"
 #include "plait/layer/combinators.hpp"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kernel of a row in a formula for a queue that is not the device's; compilers name the row.
-// first: own(row, operands...): this device has no kernel for the row, or none for these operands
+// first: own(row, operands...): the row has no kernel for this device, or none for these
 // expect: row_of_other_device
 #include "plait/backend/host/threads.hpp"
 #include "plait/formula/own.hpp"

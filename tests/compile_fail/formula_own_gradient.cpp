@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: own(row, operands...): the rows of `adjoints` make the gradient of each
+// first: own(row, operands...): the rows of `adjoints` must compute the gradient of each
 #include "plait/formula.hpp"
 #include "plait/layer/combinators.hpp"
 

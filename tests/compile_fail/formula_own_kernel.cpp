@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: own(row, operands...): the row has no kernel; give its type
+// first: own(row, operands...): the row has no kernel; declare in its type `static constexpr
 #include "plait/formula.hpp"
 #include "plait/layer/combinators.hpp"
 

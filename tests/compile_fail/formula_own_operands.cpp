@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: own(row, operands...): the indices of the row have more or fewer operands
+// first: own(row, operands...): the indices of the row list more or fewer operands before '->'
 #include "plait/formula.hpp"
 #include "plait/layer/combinators.hpp"
 

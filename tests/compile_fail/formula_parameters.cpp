@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: a layer has eight parameters at most; give a part of the formula a formula
+// first: a layer has at most eight parameters; move a part of the formula into a separate
 // quoted: i is parameter number 9
 #include "plait/formula.hpp"
 #include "plait/layer/combinators.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: the pieces of a value in a formula are equal; write part<Number, Count>(x)
+// first: all pieces of a value must have the same number of columns; write part<Number,
 // quoted: part<0, 3>(x): x has 8 columns,
 #include "plait/formula.hpp"
 #include "plait/layer/combinators.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: max_pool or average_pool<{.kernel, .padding}>(x): a window needs an element;
+// first: max_pool or average_pool<{.kernel, .padding}>(x): some window would contain no
 #include "plait/formula.hpp"
 #include "plait/layer/combinators.hpp"
 #include "plait/nn/image.hpp"

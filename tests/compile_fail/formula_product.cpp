@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: the operands of a product in this formula do not fit: in matmul(x, w) x has
+// first: the operands of a product in this formula do not fit: matmul(x, w) needs as many
 // quoted: product of silu(matmul(x, gate))
 // quoted: and down: the summed dimension has
 // quoted: 12 in the first and 16 in the

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: a product of this formula takes a parameter with two extents second
+// first: the second operand of a product of this formula must be a parameter with two extents.
 // quoted: product of x0 and x1: x1 is an
 // quoted: input, 8 in each row
 #include "plait/formula.hpp"

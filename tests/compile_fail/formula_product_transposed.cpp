@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: the operands of a product in this formula do not fit: in matmul(x, w) x has
+// first: the operands of a product in this formula do not fit: matmul(x, w) needs as many
 // quoted: product of x and transposed(w): the
 // quoted: and 6 in the second (r k, n k -> r
 #include "plait/formula.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: the operands of an operation of this formula do not fit: an index of
+// first: the operands of an operation of this formula do not fit: operands that share an index
 // quoted: rms_norm(x, gamma): gamma has 6
 // quoted: columns and x has 8 (x(r c),
 #include "plait/formula.hpp"

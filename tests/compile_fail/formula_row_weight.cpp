@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: an operation of this formula takes parameters after its first operand
+// first: an operation of this formula must have parameters themselves, not values computed
 // quoted: layer_norm(x, gamma + 1, beta):
 // quoted: gamma + 1 is made of parameters
 #include "plait/formula.hpp"

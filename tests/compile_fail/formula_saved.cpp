@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: a layer keeps at most thirty-two values of its forward; write two layers,
+// first: a layer can save at most thirty-two values of its forward for the backward; split
 // quoted: the gradients need 33 values of
 #include "plait/formula.hpp"
 #include "plait/layer/combinators.hpp"

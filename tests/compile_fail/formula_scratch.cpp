@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: a layer has room for at most thirty-two values at a time in its bodies;
+// first: the bodies of a layer can hold at most thirty-two scratch values at a time; split
 // quoted: the bodies need room for
 #include "plait/formula.hpp"
 #include "plait/layer/combinators.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: a product of this formula takes a parameter with two extents second
+// first: the second operand of a product of this formula must be a parameter with two extents.
 // quoted: product of gelu(x) and b: b is a
 // quoted: vector of 8
 #include "plait/formula.hpp"

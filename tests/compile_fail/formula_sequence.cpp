@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: an operation of this formula reads other positions; write `static
+// first: an operation of this formula reads other positions of the sequence, whose length does
 // quoted: shift<1>(x): the layer does not say
 #include "plait/formula.hpp"
 #include "plait/layer/combinators.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: an operation of this formula reads tokens, which are not features; write number_of(ids)
+// first: an operation of this formula reads tokens, which are not features; use number_of(ids)
 // quoted: x0 - x1: x1 is an input of
 // quoted: tokens, 1 in each row
 #include "plait/formula.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: a function of elements in this formula reads images of unlike shapes, whose
+// first: an elementwise function in this formula reads images of different shapes; change the
 // quoted: x0 + x1: x0 is an input, 48 in
 #include "plait/formula.hpp"
 #include "plait/layer/combinators.hpp"

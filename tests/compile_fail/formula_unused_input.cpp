@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: a formula reads all its inputs; read this one, too, or take it out of
+// first: a formula must read all of its inputs; use the unread input in the formula, or remove
 // quoted: input x1 is not read
 #include "plait/formula.hpp"
 #include "plait/layer/combinators.hpp"

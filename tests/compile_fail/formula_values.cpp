@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: functions of elements that follow each other are calculated as one, which
+// first: consecutive elementwise functions are calculated as one function, which can read at
 // quoted: reads more than 15 values
 #include "plait/formula.hpp"
 #include "plait/layer/combinators.hpp"

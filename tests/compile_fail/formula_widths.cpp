@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: the operands of a function of elements in this formula do not fit
+// first: the operands of an elementwise function in this formula do not fit: all must have the
 // quoted: matmul(x, w) + b: matmul(x, w) has
 // quoted: 8 columns, b has 6
 #include "plait/formula.hpp"

@@ -21,7 +21,7 @@
 namespace plait::formula {
 
 /// Issues the operations of a formula's layer. Each body, such as forward, calls `ops` once for
-/// each of its nodes, in an order that is fixed at compile time.
+/// each node that it computes, in an order that is fixed at compile time.
 template <class L>
 struct formula_bodies {
   using facts = formula_facts<L>;
@@ -66,7 +66,7 @@ struct formula_bodies {
     return false;
   }();
 
-  /// Returns true if a single matrix product writes the gradient of the input.
+  /// Returns true if a single matrix product writes `dx`, the gradient of the input.
   static constexpr bool is_last_product(int dx) {
     return table.at[dx].kind == node_kind::product && !memory.is_completed[dx] &&
            memory.stored_in[dx] == storage::input_gradient;
@@ -128,8 +128,8 @@ struct formula_bodies {
     if constexpr (requires { l.x; }) return std::get<1>(l.x);
     else return std::get<1>(l.saved[input_slot{}]);
   }
-  /// Returns the view of a value, for reading or writing. `Made` is given in a formula that reads
-  /// data, such as targets: it is the type of the view that is computed from the value.
+  /// Returns the view of a value, for reading or writing. `Made` is only given in a formula that
+  /// reads data, such as targets: the type of the view that is computed from the value.
   template <int Value, class Made = void>
   static auto view_of(auto const& l) {
     constexpr int value = memory.place_of(Value);
@@ -157,8 +157,8 @@ struct formula_bodies {
       return l.scratch[slot_of<facts, memory.scratch.value[memory.slot[value]]>{}];
     }
   }
-  /// Returns the view of an operand of an operation whose result is a view of type `Made`. A whole
-  /// operand without a gradient can be read for results that are cut and for whole results.
+  /// Returns the view of an operand of an operation whose result is a view of type `Made`. Results
+  /// that are cut and results that are whole may both read a whole operand without a gradient.
   template <class Made, class Given>
   static auto beside(Given const& given, std::size_t columns) {
     if constexpr (requires { requires ext::is_shard(Given::at); }) {
@@ -182,7 +182,7 @@ struct formula_bodies {
       if (table.gradient[table.inputs[k]] == value) return k;
     return -1;
   }
-  /// Returns true if the form declares a value whole and each rank calculates a summand of it. The
+  /// Returns true if each rank calculates a summand of a value that the form declares whole. The
   /// ranks then add the summands up (all-reduce).
   template <int I, class Body>
   static constexpr bool is_completed() {
@@ -201,7 +201,8 @@ struct formula_bodies {
   }
   static constexpr bool is_summand(placement at) { return ext::is_shard(at) || at == partial; }
   /// Returns operand K of a node. Sums that the ranks all-reduce within the layer are equal on all
-  /// ranks, as are their gradients. Nodes that also read blocks or summands read them as replicate.
+  /// ranks, as are the gradients of the sums. Nodes that also read blocks or summands read these
+  /// sums as replicate.
   template <int I, std::size_t K>
   static auto operand_of(auto const& l) {
     auto const x = view_of<table.at[I].operands[K]>(l);
@@ -270,7 +271,8 @@ struct formula_bodies {
     else if constexpr (kind != node_kind::result && kind != node_kind::reshape)
       make_by_kernel<I>(ops, l, std::make_index_sequence<std::size_t(table.at[I].count)>{});
   }
-  /// Issues a node whose kernel takes its operands as stored, or as rows of their last factor.
+  /// Issues a node whose kernel reads operands as stored, or as matrices that have a row for each
+  /// head.
   template <int I, std::size_t... K>
   static void make_by_kernel(auto& ops, auto const& l, std::index_sequence<K...>) {
     constexpr node n = table.at[I];
@@ -306,7 +308,7 @@ struct formula_bodies {
       run(across_gradient_kernel{std::size_t(table.sequence), batch});
     else if constexpr (n.kind == node_kind::scan_gradient)
       run(scan_gradient_kernel{batch, n.factor});
-    else static_assert(n.kind == node_kind::reduce, "a kind of node that no body makes");
+    else static_assert(n.kind == node_kind::reduce, "internal error of plait: unknown node kind");
   }
   /// Returns a value as a matrix whose rows have the width of the last factor: one row for each
   /// head of [heads, width]. If ranks cut the heads, they cut the rows of this matrix. `Width`
@@ -381,7 +383,7 @@ struct formula_bodies {
     if constexpr (table.is_loss) ops.rows(clear_term<loss_targets<L>>{}, term, targets_of(l));
     ops.add_to_loss(term);
   }
-  /// Sets the gradients of rows that do not count to 0: 0 times NaN or infinity would be NaN.
+  /// Sets the gradients of rows that do not contribute to the loss to 0, also if they are NaN.
   static void clear_rows(auto& ops, auto const& l) {
     ops.rows(clear_gradient<loss_targets<L>>{ops.loss_seed()}, l.dx, targets_of(l));
   }
@@ -420,7 +422,7 @@ struct formula_bodies {
     else if constexpr (is_added<I>()) ops.accumulate_matmul(x, w, y);
     else ops.matmul(x, w, y);
   }
-  /// Returns true if a node adds its result to the sum that reads it, instead of storing it.
+  /// Returns true if a node adds its result to the sum that is its only reader, without storing it.
   template <int I>
   static constexpr bool is_added() {
     for (int i = I + 1; i < table.size; ++i)
@@ -550,7 +552,7 @@ struct formula_bodies {
       ops.average_pool_backward(in, a, y);
     }
   }
-  // Lookups have their own `ops` function: how many rows a rank looks up depends on the rank.
+  // Lookups have their own `ops` function, as the number of looked up rows depends on the rank.
   template <int I, std::size_t... K, std::size_t... R>
   static void run_row(auto& ops, auto const& l, operation::gather_rows, std::index_sequence<K...>,
                       std::index_sequence<R...>, std::tuple<>) {

@@ -69,8 +69,8 @@ struct graph_builder {
 
   // ---- Elements ---------------------------------------------------------------------------------
 
-  /// Adds a function of elements (a map). Shapes are aligned at their last factors. A factor that a
-  /// value lacks, or that has a single element, is broadcast. `of_integers`: the function takes
+  /// Adds an elementwise function (a map). Shapes are aligned at their last factors. A factor that
+  /// a value lacks, or that has a single element, is broadcast. `of_integers`: the function takes
   /// integers, which other functions do not.
   constexpr void map(algebra is, bool from_output, int flops, int const* operands, int count,
                      bool of_integers) {
@@ -145,7 +145,7 @@ struct graph_builder {
   // ---- Factors and pieces of columns ------------------------------------------------------------
 
   /// Adds a view that divides the columns into heads. A vector of parameters may be divided, too,
-  /// if functions of elements read it.
+  /// if elementwise functions read it.
   constexpr void heads(int x, int count) {
     bool const is_row = g.at[x].kind == node_kind::parameter && !g.at[x].is_matrix;
     if (!(is_row && g.at[x].factor_count == 1) && !takes_flat(x)) return;

@@ -40,8 +40,8 @@ consteval mistake mistake_of_output(Graph const& g, ext::value_info const& said)
     return {mistake::kind::output_image, made.term, channels, height};
   return {};
 }
-/// Returns the mistake in the formula of L, if any. It needs neither forms nor memory, which only a
-/// sound formula has.
+/// Returns the mistake in the formula of L, if any. The search uses neither the forms nor the
+/// memory of the formula, because only a formula without mistakes has them.
 template <class L>
 consteval mistake find_mistake() {
   using inputs = typename input_list<typename L::input>::type;
@@ -68,7 +68,8 @@ consteval mistake find_mistake() {
 template <class L>
 inline constexpr mistake mistake_of = find_mistake<L>();
 
-/// Returns the sentence about the mistake in the formula of L, for `ext::printed`.
+/// Returns the sentence about the mistake in the formula of L; `ext::printed` makes it a template
+/// argument, which compilers print.
 template <class L>
 struct mistake_sentence {
   consteval auto operator()() const {
@@ -81,15 +82,15 @@ struct mistake_sentence {
   }
 };
 
-/// The number of characters of a text that the compiler prints in a template argument.
+/// The greatest number of characters that the compiler prints of a text in a template argument.
 #if defined(__clang__)
 inline constexpr std::size_t most_printed = 36;
 #else
 inline constexpr std::size_t most_printed = std::size_t(-1);
 #endif
 
-/// Returns part `Part` of the sentence, or the number of parts if `Part` is -1. The sentence is
-/// split at spaces.
+/// Returns part `Part` of the sentence about the mistake, or the number of its parts if `Part` is
+/// -1. The sentence is split at spaces.
 template <class L, int Part>
 struct sentence_part {
   consteval auto operator()() const {
@@ -106,165 +107,174 @@ struct sentence_part {
     }
   }
 };
-/// Fails to compile. `Sentence` says what is wrong, in the words of the formula. It is a template
-/// argument of a variable and not of a function, because compilers shorten the names of functions
-/// more.
+/// Fails to compile. The compiler prints `Sentence`, which describes the mistake with the terms of
+/// the formula. `Sentence` is a template argument of a variable and not of a function, because
+/// compilers shorten the names of functions more.
 template <mistake::kind What, ext::printed_text... Sentence>
 inline constexpr bool refuse = [] {
   using enum mistake::kind;
   static_assert(What != inner_lengths,
-                "the operands of a product in this formula do not fit: in matmul(x, w) x has "
-                "as many columns as w has rows, in matmul(x, transposed(w)) as w has columns, in "
-                "einsum a letter has one length; correct the extents of a parameter, or write or "
-                "leave out transposed(...)");
-  static_assert(
-      What != map_shapes,
-      "the operands of a function of elements in this formula do not fit: they "
-      "have one width, or (not in concat) a single column, which is repeated; correct the "
-      "extents of a parameter, or write matmul(...), sum(...) or mean(...) of one "
-      "operand");
+                "the operands of a product in this formula do not fit: matmul(x, w) needs as many "
+                "columns in x as rows in w, matmul(x, transposed(w)) as many columns in x as "
+                "columns in w, and einsum the same length wherever a letter occurs; correct the "
+                "extents of a parameter, or add or remove transposed(...)");
+  static_assert(What != map_shapes,
+                "the operands of an elementwise function in this formula do not fit: all must have "
+                "the same number of columns, or (except in concat) a single column, which is "
+                "repeated; correct the extents of a parameter, or use matmul(...), sum(...) or "
+                "mean(...) to change the number of columns of one operand");
   static_assert(What != call_shapes,
-                "the operands of an operation of this formula do not fit: an index of "
-                "several operands has one length, and 1 is a vector; correct the extents of "
-                "the parameter");
+                "the operands of an operation of this formula do not fit: operands that share an "
+                "index must have the same length along it, and an operand with the index 1 must be "
+                "a vector; correct the extents of the parameter");
   static_assert(What != heads,
-                "the heads of a formula are equal; write heads<Count>(x) with a Count that "
-                "divides the columns of x");
+                "all heads must have the same number of columns; write heads<Count>(x) with a "
+                "Count that divides the number of columns of x");
   static_assert(What != parts,
-                "the pieces of a value in a formula are equal; write part<Number, Count>(x) with a "
-                "Count that divides the columns of x");
+                "all pieces of a value must have the same number of columns; write part<Number, "
+                "Count>(x) with a Count that divides the number of columns of x");
   static_assert(What != letters,
-                "the letters of a product in this formula do not fit; write one for the position "
-                "and one for each factor of the columns, as einsum<\"thd,shd->hts\">(q, k) for "
-                "two values with heads");
-  static_assert(What != needs_sequence,
-                "an operation of this formula reads other positions; write `static constexpr "
-                "std::size_t sequence = ...;` in the layer, and give causal_softmax a column for "
-                "each position");
-  static_assert(What != has_factors,
-                "an operation of this formula takes features in another shape; write "
-                "side_by_side(x) where heads are features again, heads<Count>(x) where there are "
-                "none yet, and nothing for a single column; across(v) takes one number for each "
-                "row, or for each of its heads");
+                "the letters of an einsum in this formula do not fit the dimensions of its "
+                "operands; write one letter for the position and one for each factor of the "
+                "columns, such as einsum<\"thd,shd->hts\">(q, k) for two values with heads");
+  static_assert(
+      What != needs_sequence,
+      "an operation of this formula reads other positions of the sequence, whose length does not "
+      "fit or is not declared; declare `static constexpr std::size_t sequence = ...;` in the "
+      "layer, and pass causal_softmax a value with one column for each position");
+  static_assert(
+      What != has_factors,
+      "an operation of this formula expects features in another shape. Use heads<Count>(x) to "
+      "split features into heads and side_by_side(x) to join heads into features; a single column "
+      "needs neither. across(v) expects one number for each row, or for each head of a row");
   static_assert(What != is_no_image,
-                "a convolution or pooling of this formula takes an image; write `using input = "
-                "plait::nn::image<Channels, Height, Width>`, or as_image<Channels, Height, "
-                "Width>(x) where features become one");
+                "a convolution or pooling of this formula reads a value that is not an image; "
+                "declare `using input = plait::nn::image<Channels, Height, Width>`, or use "
+                "as_image<Channels, Height, Width>(x) to convert features into an image");
   static_assert(What != image_width,
-                "as_image<Channels, Height, Width>(x) of this formula takes as many features as "
-                "the image has elements; correct one of its numbers");
+                "as_image<Channels, Height, Width>(x): the number of features of x must be "
+                "Channels * Height * Width; correct one of the three numbers");
   static_assert(What != unlike_images,
-                "a function of elements in this formula reads images of unlike shapes, whose "
-                "elements do not belong together; give one of them another kernel, stride or "
-                "padding, or as_image<Channels, Height, Width>(x)");
-  static_assert(What != kernel,
-                "a kernel of this formula does not fit into its image; write a smaller one, or "
-                "{.padding}");
+                "an elementwise function in this formula reads images of different shapes; change "
+                "the kernel, stride or padding that one of them is computed with, or use "
+                "as_image<Channels, Height, Width>(x) to give it another shape");
+  static_assert(
+      What != kernel,
+      "a kernel of this formula is larger than its image; use a smaller kernel, or add {.padding}");
   static_assert(What != groups,
-                "a convolution of this formula has groups of equal numbers of channels; write "
-                "{.groups} that divides the channels of the image and the rows of the weight");
+                "all groups of a convolution must have the same number of channels; set {.groups} "
+                "to a number that divides the channels of the image and the rows of the weight");
   static_assert(What != weight_shape,
-                "the weight of a convolution in this formula does not fit; write "
-                "plait::extents<outputs, channels / groups * kernel * kernel>");
+                "the weight of a convolution in this formula has the wrong extents; declare it "
+                "with plait::extents<outputs, channels / groups * kernel * kernel>");
   static_assert(What != bias_shape,
-                "the bias of a convolution in this formula is a parameter with one number for "
-                "each output channel; write plait::extents<outputs>, and add other values to "
-                "heads<outputs>(...) of the convolution");
-  static_assert(What != output_width,
-                "the `output` that this layer says is not what its formula returns; write "
-                "features or an image of as many numbers, or leave it out");
+                "the bias of a convolution in this formula must be a parameter with one number for "
+                "each output channel; declare it with plait::extents<outputs>. To add another "
+                "value, add it to heads<outputs>(...) of the convolution");
+  static_assert(
+      What != output_width,
+      "the `output` that this layer declares differs from what its formula returns; declare "
+      "features or an image with the same number of elements, or leave `output` out");
   static_assert(What != output_image,
-                "the `output` that this layer says is an image of another shape than its formula "
-                "returns; correct its numbers");
+                "the `output` that this layer declares is an image whose shape differs from the "
+                "image that its formula returns; correct the sizes in `output`");
   static_assert(What != is_tokens,
-                "an operation of this formula reads tokens, which are not features; write "
-                "number_of(ids) in a function of elements, or give it an input of features, and "
-                "put an embedding before the layer");
+                "an operation of this formula reads tokens, which are not features; use "
+                "number_of(ids) to read them in an elementwise function, or declare an input of "
+                "features and put an embedding in front of the layer");
   static_assert(
       What != is_no_tokens,
-      "number_of(ids) and pick(x, ids) in this formula take an input of integers, one for "
-      "each row (number_of also several); write plait::tokens for it in `input`");
-  static_assert(What != is_data,
-                "an operation of this formula that has gradients with respect to its operands "
-                "reads real numbers of the data set, which have none; read them in functions of "
-                "elements, "
-                "sum, mean, part, heads, softmax or shift, and write 1_c * target for others");
+      "number_of(ids) and pick(x, ids) in this formula read an input of integers: one for each "
+      "row, or with number_of also several; declare it as plait::tokens in `input`");
+  static_assert(
+      What != is_data,
+      "an operation of this formula that has gradients with respect to its operands reads real "
+      "numbers of the data set, which have no gradient. Elementwise functions, sum, mean, part, "
+      "heads, softmax and shift can read them; pass 1_c * target to other operations");
   static_assert(What != is_matrix,
-                "a function of elements in this formula reads a matrix, which has no row for "
-                "each row of an activation; write matmul(x, w) for a product, or give the "
-                "parameter one extent, a vector");
-  static_assert(What != is_no_activation,
-                "an operation of this formula takes an activation first, an input or what is "
-                "made of one; write matmul(x, w), sum(x), rms_norm(x, gamma), and exp(heads<2>(b)) "
-                "for a function of a row of parameters");
+                "an elementwise function in this formula reads a matrix of parameters, whose rows "
+                "do not belong to rows of an activation; use matmul(x, w) for a product, or "
+                "declare the parameter as a vector, with one extent");
+  static_assert(
+      What != is_no_activation,
+      "the first operand of an operation of this formula must be an activation: an input, or a "
+      "value that is computed from an input; write matmul(x, w), sum(x) or rms_norm(x, gamma), and "
+      "exp(heads<2>(b)) for a function of a vector of parameters");
   static_assert(What != is_no_matrix,
-                "a product of this formula takes a parameter with two extents second; write "
-                "x * v for a vector v, sum(x * y) for the product of two activations, and "
-                "x * v with a vector for a matrix of a single row");
+                "the second operand of a product of this formula must be a parameter with two "
+                "extents. For a vector v, or in place of a matrix with a single row, write x * v; "
+                "for the product of two activations write sum(x * y)");
   static_assert(What != is_no_parameter,
-                "an operation of this formula takes parameters after its first operand, as "
-                "they are; write rms_norm(x, gamma), and calculate with its result");
+                "an operation of this formula must have parameters themselves, not values computed "
+                "from them, after its first operand; write rms_norm(x, gamma), and apply further "
+                "functions to its result");
   static_assert(What != is_no_decay,
-                "scan(a, x) in this formula takes a value of each row, one for each feature or "
-                "one for all, or a number such as 0.9_c; write scan(a + 0_c * x, x) for a row of "
-                "parameters");
+                "scan(a, x) in this formula: a must be a value with a row for each row of x (one "
+                "number for each feature, or one for all), or a literal such as 0.9_c; for a "
+                "vector of parameters write scan(a + 0_c * x, x)");
   static_assert(What != output_shape,
-                "the result of a formula is an activation that it makes of its inputs; "
-                "return what is calculated, such as matmul(x, w), and leave a layer out that "
-                "returns its input");
+                "the result of a formula must be an activation that it computes from its inputs; "
+                "return a computed value, such as matmul(x, w). If the layer only returns its "
+                "input, leave the layer out");
   static_assert(What != loss_width,
-                "a loss, and the second operand of with_loss(y, loss), is a single number of each "
-                "row; write sum(...) or mean(...) of it, or side_by_side and sum for heads");
-  static_assert(What != loss_inputs,
-                "a formula with `using output = plait::loss_value;` compares features with "
-                "targets; write `using input = plait::inputs<plait::features<W>, plait::tokens>`, "
-                "or plait::reals<W> or integers<W> for the targets");
+                "a loss, and the second operand of with_loss(y, loss), must be a single number for "
+                "each row; use sum(...) or mean(...) to reduce the columns to one, and "
+                "side_by_side before it if the value has heads");
+  static_assert(
+      What != loss_inputs,
+      "a formula with `using output = plait::loss_value;` must have two inputs, features and "
+      "targets; declare `using input = plait::inputs<plait::features<W>, plait::tokens>`, with "
+      "plait::reals<W> or plait::integers<W> in place of plait::tokens for other targets");
   static_assert(What != inner_with_loss,
-                "with_loss(y, loss) is the outermost word of a formula; write it once, around all "
-                "else, and add several losses: with_loss(y, a + b)");
+                "with_loss(y, loss) must be the outermost operation of a formula; write it once, "
+                "around everything else. To use several losses, add them up: with_loss(y, a + b)");
   static_assert(What != loss_in_loss,
-                "a loss returns the number of each row; write loss + term in place of "
-                "with_loss(loss, term)");
+                "the formula of a loss must return one number for each row, without with_loss; "
+                "write loss + term in place of with_loss(loss, term)");
   static_assert(What != unused_input,
-                "a formula reads all its inputs; read this one, too, or take it out of "
-                "`input` and of the parameters of formula(...)");
+                "a formula must read all of its inputs; use the unread input in the formula, or "
+                "remove it from `input` and from the parameters of formula(...)");
   static_assert(What != no_adjoint,
                 "an operation of this formula has no gradient with respect to one of its operands; "
-                "write the layer without a formula");
+                "write this layer with the layer protocol instead of a formula");
   static_assert(What != too_many_inputs,
-                "a layer has four inputs at most; put two side by side into one");
+                "a layer has at most four inputs; put two of them side by side into one input");
   static_assert(What != too_many_parameters,
-                "a layer has eight parameters at most; give a part of the formula a formula "
-                "of its own, a layer before or after this one");
-  static_assert(What != too_many_leaves,
-                "a formula is a layer, not a model, and has at most 300 leaves; give a part "
-                "of it a formula of its own, and put the layers into plait::sequential<...>");
-  static_assert(What != too_many_values,
-                "functions of elements that follow each other are calculated as one, which "
-                "reads at most fifteen values; give a part of the formula a formula of its own");
+                "a layer has at most eight parameters; move a part of the formula into a separate "
+                "layer in front of or after this one");
+  static_assert(
+      What != too_many_leaves,
+      "a formula describes one layer, not a model, and has at most 300 leaves; split it into "
+      "layers that each have their own formula, and put them into plait::sequential<...>");
+  static_assert(
+      What != too_many_values,
+      "consecutive elementwise functions are calculated as one function, which can read at most "
+      "fifteen values; move a part of the formula into a layer with its own formula");
   static_assert(What != too_many_functions,
-                "functions of elements that follow each other are calculated as one; write "
-                "one function object for a part of them, map(f{}, x)");
+                "consecutive elementwise functions are calculated as one function, and this chain "
+                "of functions is too long; combine some of them in one function object f, and call "
+                "it by map(f{}, x)");
   static_assert(What != too_many_nodes,
-                "a formula is a layer, not a model; give a part of it a formula of its own");
+                "a formula describes one layer, and this formula has too many operations; split it "
+                "into layers that each have their own formula");
   static_assert(What != too_many_saved,
-                "a layer keeps at most thirty-two values of its forward; write two layers, "
-                "plait::sequential<first, second>, each with a part of this formula");
+                "a layer can save at most thirty-two values of its forward for the backward; split "
+                "this formula into two layers, plait::sequential<first, second>");
   static_assert(What != too_many_scratch,
-                "a layer has room for at most thirty-two values at a time in its bodies; "
-                "write two layers, plait::sequential<first, second>, each with a part of this "
-                "formula");
+                "the bodies of a layer can hold at most thirty-two scratch values at a time; split "
+                "this formula into two layers, plait::sequential<first, second>");
   return false;
 }();
 /// Fails to compile if formula(...) returns no expression. `Returned`: the type that it returns.
 template <mistake::kind What, class Returned>
 consteval void report_result() {
-  static_assert(What != mistake::kind::no_expression,
-                "formula(...) of this layer returns no expression; return one of its arguments "
-                "and parameters, such as matmul(x, w) + b, without views and plain numbers");
+  static_assert(
+      What != mistake::kind::no_expression,
+      "formula(...) of this layer does not return an expression; return an expression of its "
+      "arguments and of parameters, such as matmul(x, w) + b, without views or plain numbers");
 }
-/// True if L declares a member of the layer protocol. Such a member follows from the formula, so
-/// the program's own would not be read.
+/// True if L declares a member of the layer protocol. Such members are derived from the formula, so
+/// a member that the program declares would not be read.
 template <class L>
 concept has_member_of_protocol =
     requires { typename L::parameters; } || requires { typename L::forms; } ||
@@ -281,16 +291,16 @@ inline constexpr bool has_body =
 /// the sentence about the mistake.
 template <class L>
 inline constexpr bool is_sound_formula = [] {
-  static_assert(
-      !has_member_of_protocol<L> && !has_body<L>,
-      "this layer is written as a formula and also has members of the protocol "
-      "(parameters, forms, saved, scratch, units, mixes_samples, flops_per_row, may_alias, "
-      "takes_epilogue or a body), which nothing reads; leave them out, or write `using "
-      "concept_tag = plait::layer_tag;` and all bodies in place of the formula");
+  static_assert(!has_member_of_protocol<L> && !has_body<L>,
+                "this layer is written as a formula and also declares members of the layer "
+                "protocol (parameters, forms, saved, scratch, units, mixes_samples, flops_per_row, "
+                "may_alias, takes_epilogue or a body), which nothing reads; remove them, or "
+                "replace the formula by `using concept_tag = plait::layer_tag;` and all bodies");
   constexpr mistake::kind what = mistake_of<L>.what;
-  static_assert(what != mistake::kind::not_called,
-                "formula(...) of this layer cannot be called with its inputs; write `static "
-                "constexpr auto formula(auto x)`, with a parameter for each value of `input`");
+  static_assert(
+      what != mistake::kind::not_called,
+      "formula(...) of this layer cannot be called with the layer's inputs; declare `static "
+      "constexpr auto formula(auto x)`, with one parameter for each value in `input`");
   if constexpr (what == mistake::kind::no_expression)
     report_result<what, typename formula_terms<L>::expression>();
   else if constexpr (what != mistake::kind::none && what != mistake::kind::not_called)
@@ -300,7 +310,8 @@ inline constexpr bool is_sound_formula = [] {
   return what == mistake::kind::none;
 }();
 
-/// Replaces the layer of a formula that is refused, so that no further errors follow.
+/// Replaces the layer of a formula that has a mistake, so that the compiler prints no further
+/// errors.
 template <class L>
 struct refused_formula {
   using concept_tag = layer_tag;

@@ -3,7 +3,7 @@
 
 #include "plait/formula/graph.hpp"
 
-/// The degrees of functions of elements, as polynomials of their partial operands. An operand is
+/// The degrees of elementwise functions, as polynomials of their partial operands. An operand is
 /// partial if each rank has a summand of it.
 ///
 /// A sum of summands is a summand, and so is a summand times a number that all ranks have. A

@@ -7,30 +7,30 @@
 #include "plait/core/macros.hpp"
 #include "plait/core/random.hpp"
 
-/// The random numbers of formulas.
+/// The random numbers that formulas draw.
 ///
 /// A number depends on the seed, the step, the layer, the draw within the layer, and the place of
 /// the element in the whole value. Every plan therefore draws the same numbers, and a recomputation
 /// draws them again.
 namespace plait::formula {
 
-/// The distributions of draws. A dropout draws the factor of an element, 0 or 1 / (1 -
-/// probability).
+/// The distribution of a draw. A dropout draws the factor by which an element is multiplied: 0 or 1
+/// / (1 - probability).
 enum class distribution : int { dropout, uniform, normal };
 
-/// The stream of a layer's numbers, and an element's place in it.
+/// The stream of a layer's random numbers, and the place of an element in this stream.
 struct random_place {
   ext::random_key key{};
-  /// The place in the whole value, in the order samples, positions, columns.
+  /// The index of the element in the whole value, counted in the order samples, positions, columns.
   std::uint64_t element = 0;
   bool is_training = false;  ///< false in evaluation, where a draw returns its mean
 };
 
-/// Returns the numbers of a draw as `Real`. `Number` is the number of the draw in its formula. Draw
-/// 0 reads the random words that ops.dropout reads.
+/// Returns the random numbers of a draw as `Real`. `Number` is the number of the draw in its
+/// formula. Draw 0 reads the same random words as ops.dropout.
 template <distribution From, int Number, class Real>
 struct random_draw {
-  static_assert(Number < 256, "a formula draws random numbers at most 256 times");
+  static_assert(Number < 256, "a formula has at most 256 draws of random numbers");
 
   /// For a dropout, an element whose random word is at least `threshold` is kept and has the factor
   /// `factor`.
@@ -52,8 +52,8 @@ struct random_draw {
   }
 
  private:
-  /// The first block of random words of a draw: no value has 2^56 elements, so draws do not
-  /// overlap.
+  /// The first block of the draw's random words. No value has 2^56 elements, so the blocks of
+  /// different draws do not overlap.
   static constexpr std::uint64_t first = std::uint64_t(Number) << 56;
 };
 

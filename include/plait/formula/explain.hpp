@@ -42,7 +42,7 @@ class form_explainer : expression_writer<grown_text> {
     }
     return this->out_.text;
   }
-  /// Returns the reason why a variable has no form.
+  /// Returns the text that explains why a variable has no form.
   [[gnu::cold]] std::string text_of(int root) {
     unlisted(root);
     return this->out_.text;
@@ -200,9 +200,9 @@ class form_explainer : expression_writer<grown_text> {
   }
 };
 
-/// Returns a text that says along which indices tensor ranks can cut a formula. It has one line for
-/// each form, with the dimensions that are cut and the operation whose results are summands that
-/// the ranks must add up. Further lines say why other indices cannot be cut.
+/// Returns a text that lists the indices along which tensor-parallel ranks can cut a formula. Each
+/// form has one line with the dimensions that are cut and with the operations whose results are
+/// summands, which the ranks must add up. Further lines explain why other indices cannot be cut.
 ///
 /// Example (tests/reference/names_in_use_test.cpp explain_forms):
 ///     std::string const forms = plait::formula::explain<of_layers::gate<8, 12>>();

@@ -11,8 +11,8 @@
 
 /// The forms of a formula, which are the ways in which tensor-parallel ranks can divide its work.
 /// In each form the ranks cut one variable (a set of dimensions that are cut together, see
-/// formula/graph.hpp), wherever it occurs in the forward and in the gradients. One rule for each
-/// kind of node derives the placement of its result.
+/// formula/graph.hpp), wherever the variable occurs in the forward and in the gradients. Each kind
+/// of node has one rule, from which the placement of its result follows.
 ///
 /// Example: y = matmul(silu(matmul(x, up)), down). Ranks cut the columns of `up`. The first product
 /// then has blocks of columns, and so has silu of it. The rows of `down` are the same variable, so
@@ -31,8 +31,9 @@ enum class refusal : int {
   in_pieces,         ///< the columns of a rank would not be contiguous, and an operation takes only
                      ///< contiguous columns
   unlike_gradients,  ///< one contribution to a gradient is complete and another is a summand
-  sum_for_parameter,  ///< the gradient of a parameter would need a sum between ranks
-  many_sums,          ///< a form would have more sums between ranks than it may list
+  sum_for_parameter,  ///< the ranks would have to add up a value that the gradient of a parameter
+                      ///< reads
+  many_sums,          ///< the form would need more all-reduces than a form may list
   cuts_loss           ///< each rank would have a block or a summand of a term of the loss
 };
 
@@ -70,8 +71,9 @@ class cut_values {
     return out;
   }
   [[nodiscard]] constexpr bool is_cut(int value) const { return cut_dimension(value) >= 0; }
-  /// Returns the largest number of equal blocks: the common divisor of all lengths that are cut, in
-  /// each of their pieces; 0 for the rows of activations. The number of ranks divides it.
+  /// Returns the largest number of equal blocks: the greatest common divisor of all lengths that
+  /// are cut, where a length in pieces counts as the length of one piece; 0 for the rows of
+  /// activations. The number of ranks must divide this number.
   [[nodiscard]] constexpr int units() const {
     int out = 0;
     for (int v = 0; v < g.variables; ++v)
@@ -105,7 +107,7 @@ class cut_values {
   [[nodiscard]] constexpr bool is_completed(int value) const { return is_completed_[value]; }
 
   refusal why = refusal::none;
-  int where = -1;  ///< the node for which the cut is refused
+  int where = -1;  ///< the node that makes the cut impossible
 
  private:
   [[nodiscard]] constexpr bool is_cut(dimension const& of) const {
@@ -151,7 +153,7 @@ class cut_values {
     if (n.kind == node_kind::reduce || n.kind == node_kind::add || n.kind == node_kind::product ||
         is_call)
       return completes_[value] = true;
-    bool found = false;  // the ranks complete the summands that a function reads
+    bool found = false;  // true once the ranks complete a summand that a function reads
     for (int k = 0; k < n.count; ++k)
       if (n.operands[k] >= 0) found = complete(n.operands[k], is_row) || found;
     return found;
@@ -217,7 +219,7 @@ class cut_values {
     int const count = has_bias ? 2 : of.count;
     int cuts = 0, sums = 0;
     for (int k = 0; k < count; ++k) {
-      if (of.operands[k] < 0) continue;  // a part that no node reads
+      if (of.operands[k] < 0) continue;  // an operand that no node reads
       cuts += is_cut(of.operands[k]) ? 1 : 0;
       sums += is_partial_[of.operands[k]] ? 1 : 0;
     }
@@ -262,8 +264,8 @@ class cut_values {
   [[nodiscard]] constexpr int parts_of(int value) const {
     return cut_dimension(value) > 0 ? placement_of(value).parts : 1;
   }
-  /// Returns true if a function of elements broadcasts no operand and does not depend on the places
-  /// of elements.
+  /// Returns true if an elementwise function broadcasts no operand and does not depend on the
+  /// places of elements.
   [[nodiscard]] constexpr bool is_plain(int i, node const& of) const {
     bool out = of.count <= 3 && !g.is_placed(of.kind == node_kind::slope ? of.of : i);
     for (int k = 0; k < of.count; ++k) {
@@ -273,8 +275,9 @@ class cut_values {
     }
     return out;
   }
-  /// Returns true if the operation for functions of elements takes these summands: either all
-  /// operands are summands, or only the last one is and the function is linear in it.
+  /// Returns true if the operation that runs elementwise functions accepts these summands: either
+  /// all operands are summands, or only the last operand is a summand and the function is linear in
+  /// it.
   [[nodiscard]] constexpr bool takes_summands(node const& of, int sums,
                                               bool is_linear_in_last) const {
     return sums == of.count ||
@@ -287,7 +290,7 @@ class cut_values {
     int written = 0, reads = 0, first = -1, last = -1;
     while (!by.operands[written].is_written) ++written;
     for (int k = 0; k < of.count; ++k) {
-      if (of.operands[k] < 0) continue;  // a piece of columns that no node reads
+      if (of.operands[k] < 0) continue;  // an operand that no node reads
       if (k < written && by.operands[k].is_constant) {
         if (is_partial_[of.operands[k]]) return false;
         continue;
@@ -325,7 +328,7 @@ class cut_values {
       if (is_whole && is_replicate_[x]) is_replicate_[i] = true;
     }
   }
-  /// Returns true if the gradient of each summand is whole.
+  /// Returns true if, for each summand, the gradient is whole on each rank.
   constexpr bool has_whole_duals() {
     for (int i = 0; i < g.forward_size; ++i) {
       bool const is_summand = is_partial_[i] || is_completed_[i];
@@ -361,12 +364,13 @@ struct formula_form {
   ext::name label{};
   int variable = cut_values<Graph>::nothing;
   placement at[Graph::capacity]{};
-  bool is_shared[Graph::capacity]{};  ///< the ranks share the work of a node
-  /// The values whose summands the ranks add up where they calculate them, in the order of the
-  /// nodes.
+  bool is_shared[Graph::capacity]{};  ///< true for a node whose work the ranks divide among
+                                      ///< themselves
+  /// The values whose summands the ranks add up (all-reduce) as soon as they have calculated them,
+  /// in the order of the nodes.
   int completed[ext::form_info::most_inner]{}, completed_count = 0;
   placement parameters[Graph::most_parameters]{};
-  /// The common divisor of all lengths that are cut; the number of ranks divides it.
+  /// The greatest common divisor of all lengths that are cut; the number of ranks must divide it.
   int units = 0;
 };
 
@@ -400,7 +404,7 @@ struct formula_forms {
     if (g.parameter_count == 0) add(g, values::summands, labels);
   }
 
-  /// Returns true if two values are placed alike in every form.
+  /// Returns true if two values have the same placement in every form.
   [[nodiscard]] constexpr bool has_like_placements(int a, int b) const {
     for (int i = 0; i < count; ++i)
       if (at[i].at[a] != at[i].at[b]) return false;
@@ -436,7 +440,7 @@ struct formula_forms {
     for (int number = 2; is_taken(out.label); ++number) out.label = numbered(number);
     ++count;
   }
-  /// Returns "form_2" and so on, for forms that would have equal labels.
+  /// Returns a label such as "form_2", for forms that would otherwise have equal labels.
   static constexpr ext::name numbered(int number) {
     ext::name out("form_");
     if (number >= 10) out.word0 |= std::uint64_t('0' + number / 10) << 40;

@@ -15,13 +15,13 @@
 #include "plait/tensor/dual_number.hpp"
 #include "plait/tensor/functions.hpp"
 
-/// The functions of elements that maps are lowered to. A chain of functions becomes one function,
-/// and so does its derivative with respect to each operand. They are named types, so that every
-/// device can run them.
+/// The elementwise functions to which map nodes are lowered. A chain of functions becomes one
+/// function, and so does its derivative with respect to each operand. These functions are named
+/// types, so that every device can run them.
 namespace plait::formula {
 
-/// A hand-written derivative of a function of one number. `type` is called with the
-/// function's operand or, with `from_output`, its result, and with dy.
+/// The hand-written derivative of a function of one number. `type` is a function of two numbers:
+/// the operand of the function (or its result, if `from_output` is true) and dy.
 template <class Function>
 struct derivative_by_hand {
   using type = functions::derivative_of<Function>;
@@ -49,7 +49,7 @@ struct derivative_by_hand<functions::sigmoid>
 template <>
 struct derivative_by_hand<functions::tanh> : known_derivative<functions::tanh_derivative, true> {};
 
-/// The FLOPs of a function for each element.
+/// The FLOPs that a function takes for each element.
 template <class Function>
 inline constexpr int flops_of_function = [] {
   if constexpr (requires { Function::flops; }) return int(Function::flops);
@@ -185,7 +185,7 @@ struct fused_map {
                                                  index_place const& place,
                                                  std::index_sequence<K...>) {
     using function = typename Facts::template function_at<term_number<Function>>;
-    // A function of integers and targets has no slope, so it need not accept dual numbers.
+    // A function of integers and targets has no derivative, so it need not accept dual numbers.
     if constexpr (is_data<Function>)
       return number_as<T>(
           function{}(without_slope(operand<value<Function, int(K)>>(operands, made, place))...));
@@ -193,7 +193,7 @@ struct fused_map {
       return function_call<function>::of(
           operand<value<Function, int(K)>>(operands, made, place)...);
   }
-  /// The operands of the map that the result of a function depends on, a bit for each.
+  /// A bit mask of the operands of the map on which the result of a function depends.
   template <int Function>
   static constexpr unsigned made_of = [] {
     unsigned masks[Facts::graph_type::function_list::most]{};
@@ -324,7 +324,9 @@ struct map_slope {
     return -1;
   }();
   static constexpr int by = n.number;
-  /// In rows that do not count, a slope may be NaN, which must not be added to sums over rows.
+  /// True if the result is set to 0 in rows where dy is 0, which are the rows that do not
+  /// contribute to the loss. There the derivative may be NaN, which must not be added to sums over
+  /// rows.
   static constexpr bool masks_rows = Facts::table.is_loss && Facts::table.parameter_count > 0;
   static constexpr unsigned read_operands = [] {
     unsigned out = 0;
@@ -343,7 +345,7 @@ struct map_slope {
   }
 };
 
-/// Returns one row's number times a factor, for each element of the row.
+/// Returns, for each element of a row, the single number of the row times a factor.
 template <class Facts, int Node>
 struct repeated {
   static constexpr bool is_linear = true, is_placed = false, is_drawn = false;
@@ -355,8 +357,8 @@ struct repeated {
   }
 };
 
-/// The column of an operand that a column of the result reads, where shapes are aligned at their
-/// last factors.
+/// The column of an operand that a column of the result reads. The shapes are aligned at their last
+/// factors.
 ///
 /// Example: the result has columns [2, 4] and the operand has 4 columns. Column 6 of the result,
 /// element 2 of head 1, reads column 2 of the operand.
@@ -366,7 +368,7 @@ struct column_map {
   std::size_t width = 1;  ///< the number of columns of the operand
   /// The number of columns of the operand that one block of the result reads.
   std::size_t read_block = 1;
-  bool is_same = false;  ///< the operand has the columns of the result
+  bool is_same = false;  ///< the operand has the same columns as the result
 
   constexpr column_map(node const& made, node const& of, std::size_t block) {
     width = std::size_t(of.width());
@@ -386,7 +388,7 @@ struct column_map {
   }
 };
 
-/// The random key and the sequence length that a body passes to a function of elements that draws
+/// The random key and the sequence length that a body passes to an elementwise function that draws
 /// random numbers.
 struct random_source {
   ext::dropout_key key{};
@@ -402,13 +404,13 @@ struct random_source {
   }
 };
 struct no_random_source {};
-/// The type in which a function of elements computes if its operands have these types.
+/// The type in which an elementwise function computes if its operands have these types.
 template <class... Numbers>
 using common_number = std::conditional_t<(std::is_integral_v<Numbers> && ...), double,
                                          std::common_type_t<Numbers...>>;
 
-/// A function of elements for ops.map_at, which passes the place of each element. It repeats
-/// operands along rows or factors. `Facts` is a formula_facts, and `Node` the map.
+/// An elementwise function for ops.map_at, which passes the place of each element. The function
+/// repeats operands along rows or factors. `Facts` is a formula_facts, and `Node` the map.
 template <class Facts, class Function, int Node, std::size_t... Operand>
 struct function_at_place : std::conditional_t<Function::is_drawn, random_source, no_random_source> {
   static constexpr node n = Facts::table.at[Node];

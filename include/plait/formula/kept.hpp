@@ -3,21 +3,22 @@
 
 #include "plait/formula/graph.hpp"
 
-/// The values of the forward that a formula keeps for its gradients.
+/// The choice of the forward values that a formula keeps for its gradients.
 namespace plait::formula {
 
 /// Finds the cheapest set of values from which the backward can calculate all values that its
 /// gradients read.
 ///
-/// The backward recomputes functions of elements and copies. It keeps all other values that it
-/// reads: products, scans, attention and sums over columns. Sums over columns are one number for
-/// each row, and ranks may have added them up. Among the sets that suffice, the cheapest has the
-/// fewest columns. If two sets have as many columns, the set with the input is preferred, which the
-/// plan may keep for another layer anyway, and then the set that leaves the least to recompute.
+/// The backward recomputes elementwise functions and copies. It keeps all other values that it
+/// reads: products, scans, attention and sums over columns. Sums over columns are kept because they
+/// are small (one number for each row) and because ranks may have added them up. Among the sets
+/// that suffice, the cheapest has the fewest columns. If two sets have as many columns, the set
+/// that contains the input is preferred, because the plan may keep the input for another layer
+/// anyway. After this, the set that leaves the least to recompute is preferred.
 ///
 /// Example: in silu(a) b, with a = x gate and b = x up, the gradients read a, b and silu(a). The
-/// set {a, b} suffices, as silu(a) can be recomputed from a. In exp(part<0, 2>(x)) y they read the
-/// result of exp. It is half as wide as x, so it is kept and x is not.
+/// set {a, b} suffices, as silu(a) can be recomputed from a. In exp(part<0, 2>(x)) y the gradients
+/// read the result of exp. It is half as wide as x, so it is kept and x is not.
 ///
 /// The values form a network. Each value is an edge whose capacity is its number of columns; it
 /// leads from the values that it can be recomputed from to the values that can be recomputed from
@@ -59,7 +60,7 @@ class cheapest_kept {
   [[nodiscard]] constexpr bool keeps(int value) const {
     return is_cut(value) && value != output_ && g.at[value].kind != node_kind::input;
   }
-  /// Returns true if a value can be recomputed: a function of elements, or a copy.
+  /// Returns true if a value can be recomputed: an elementwise function, or a copy.
   [[nodiscard]] constexpr bool is_made(int value) const {
     node_kind const kind = g.at[value].kind;
     return value != output_ && (kind == node_kind::map || kind == node_kind::part ||
@@ -76,8 +77,8 @@ class cheapest_kept {
   [[nodiscard]] constexpr bool is_input(int value) const {
     return value < g.forward_size && g.at[value].kind == node_kind::input;
   }
-  /// Returns the value of operand `k`, with reshapes skipped; -1 for parameters and numbers, which
-  /// every backward has.
+  /// Returns the value of operand `k`, with reshapes skipped; -1 for parameters and constants,
+  /// which the backward can always read.
   [[nodiscard]] constexpr int operand(int value, int k) const {
     if (is_input(value)) return inputs();
     int x = g.at[value].operands[k];
@@ -151,8 +152,9 @@ class cheapest_kept {
     while (operand(value, k) != x) ++k;
     return k;
   }
-  /// Finds the ends from which more flow could reach a value that gradients read. The edges that
-  /// lead to them are the cut that leaves the least to recompute.
+  /// Finds the minimum cut: marks the ends of edges from which additional flow could still reach a
+  /// value that gradients read. The edges that lead into marked ends are the cut that leaves the
+  /// least to recompute.
   constexpr void find_cut() {
     for (bool more = true; more;) {
       more = false;

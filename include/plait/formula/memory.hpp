@@ -33,7 +33,7 @@ enum class storage : int {
 template <class Graph>
 class value_memory {
  public:
-  /// A list of slots. Each slot is given as the value whose shape it has.
+  /// A list of slots. Each slot is listed as the number of a value that has the shape of the slot.
   struct slot_list {
     int value[Graph::capacity]{};
     int count = 0;
@@ -41,7 +41,7 @@ class value_memory {
 
   Graph const& g;
   int output;  ///< the node of the output, with reshapes skipped; -1 for a loss
-  bool is_read_backward[Graph::capacity]{};  ///< values of the forward that the gradients read
+  bool is_read_backward[Graph::capacity]{};  ///< the values of the forward that the gradients read
   bool is_kept[Graph::capacity]{};           ///< values of the forward that are kept in a slot
   bool runs[body_count][Graph::capacity]{};  ///< the nodes that each body calculates
   storage stored_in[Graph::capacity]{};
@@ -49,8 +49,10 @@ class value_memory {
   int slot[Graph::capacity]{};              ///< the slot of a value that is saved or in scratch
   slot_list saved{}, scratch{};
   bool keeps_input = false, keeps_output = false;
-  bool shares_work = false;  ///< both kinds of gradients read a value that the backward calculates
-  bool is_completed[Graph::capacity]{};  ///< ranks add up the summands of the value in some form
+  bool shares_work = false;  ///< the gradients of the input and of the parameters read a common
+                             ///< value that the backward calculates
+  bool is_completed[Graph::capacity]{};  ///< in at least one form, ranks add up the summands of the
+                                         ///< value
 
   template <class Forms>
   constexpr value_memory(Graph const& graph, Forms const& forms)
@@ -72,12 +74,13 @@ class value_memory {
       if (stored_in[i] == storage::scratch && slot[i] < 0) find_slot(i, forms, lives);
   }
 
-  /// Returns the value that `value` is a reshape of, or `value`.
+  /// Returns the value of which `value` is a reshape; returns `value` if it is not a reshape.
   [[nodiscard]] constexpr int base(int value) const {
     while (value >= 0 && g.at[value].kind == node_kind::reshape) value = g.at[value].operands[0];
     return value;
   }
-  /// Returns true if a body receives the value and does not calculate it.
+  /// Returns true if body `in` does not calculate the value itself but receives it, as an input,
+  /// parameter, gradient or saved value.
   [[nodiscard]] constexpr bool is_given(int value, body in) const {
     value = base(value);
     if (g.is_leaf(value) || g.at[value].kind == node_kind::output_gradient) return true;
@@ -86,7 +89,7 @@ class value_memory {
   }
   /// Returns the node in whose storage a value is written. A gradient that is read only by a sum is
   /// written in the storage of the sum. A reshape has the storage of its operand. Any other value
-  /// has its own.
+  /// has its own storage.
   [[nodiscard]] constexpr int place_of(int value) const {
     if (g.at[value].kind == node_kind::reshape) return place_of(g.at[value].operands[0]);
     for (int i = value + 1; i < g.size; ++i)
@@ -103,13 +106,15 @@ class value_memory {
            adds(g.at[value].kind) && is_made_for_one(value) && place_of_first(i) == i &&
            !is_completed[i] && !is_completed[value];
   }
-  /// Returns the node of the call that a result belongs to, or `i`.
+  /// Returns the node of the call that computes node `i`; returns `i` if node `i` is not a further
+  /// result of a call.
   [[nodiscard]] constexpr int maker(int i) const {
     return g.at[i].kind == node_kind::result ? g.at[i].operands[0] : i;
   }
 
  private:
-  /// Returns true for nodes that can add to their result instead of overwriting it.
+  /// Returns true for kinds of nodes that can add to the storage of their result instead of
+  /// overwriting it.
   static constexpr bool adds(node_kind kind) {
     using enum node_kind;
     return kind == product || kind == log_sum_exp_gradient || kind == maximum_gradient ||
@@ -151,7 +156,8 @@ class value_memory {
     for (int i = g.forward_size - 1; i >= 0; --i)
       for (int k = 0; is_read_backward[i] && is_recomputed[i] && k < g.at[i].count; ++k)
         is_read_backward[base(g.at[i].operands[k])] = true;
-    keeps_input = g.is_loss;  // targets tell which rows count
+    keeps_input =
+        g.is_loss;  // the gradients need the targets, which tell which rows contribute to the loss
     for (int i = 0; i < g.forward_size; ++i)
       if (is_read_backward[i] && g.at[i].kind == node_kind::input) keeps_input = true;
     keeps_output = output >= 0 && is_read_backward[output];
@@ -214,10 +220,11 @@ class value_memory {
     return found == 1;
   }
 
-  /// Sets the types of values. Sums over columns, statistics, and functions of these alone have the
-  /// type in which sums are formed (float for bfloat16). All other values have the type of
-  /// activations. A sum that a product or a similar operation reads has this type, too, because the
-  /// operation takes no other. The gradient of a value has the type of the value.
+  /// Sets the element type of each value. Sums over columns, statistics, and functions of these
+  /// alone have the type in which sums are formed (float for bfloat16). All other values have the
+  /// type of activations. A sum that a product or a similar operation reads also has the type of
+  /// activations, because the operation takes no other type. The gradient of a value has the type
+  /// of the value.
   constexpr void find_elements() {
     using enum slot_element;
     for (int i = 0; i < g.forward_size; ++i) {
@@ -231,8 +238,8 @@ class value_memory {
         for (int k = 0; k < n.count; ++k)
           if (g.at[n.operands[k]].is_per_row())
             ++(element[n.operands[k]] == accumulate ? sums : others);
-        // In a loss, sums have the wider type; a loss has no products that would need the other
-        // type.
+        // In a loss, sums always have the wider type: a loss has no products, which would need the
+        // type of activations.
         is_sum = is_sum || (sums > 0 && (others == 0 || g.is_loss));
         is_sum = is_sum || (g.is_loss && n.factor_count == 0);
       }
@@ -245,8 +252,8 @@ class value_memory {
       for (int i = 0; i < g.forward_size; ++i)
         if (g.gradient[i] >= 0 && element[i] == type) set_element(g.gradient[i], type);
   }
-  /// Returns true if a value is read by an operation of the forward that is neither a function of
-  /// elements nor a sum over columns.
+  /// Returns true if a value is read by an operation of the forward that is neither an elementwise
+  /// function nor a sum over columns.
   [[nodiscard]] constexpr bool is_read_narrow(int value) const {
     for (int i = value + 1; i < g.forward_size; ++i) {
       node const& n = g.at[i];
@@ -265,9 +272,9 @@ class value_memory {
 
   // ---- Scratch: values that are not in use at the same time share a slot ------------------------
 
-  /// The first and the last node of each body that touches a value. They are found once, because
-  /// compilers limit the steps of a constant expression. For a value that a body does not touch,
-  /// the first is after the last.
+  /// The first and the last node of each body that touches a value. They are found once and stored,
+  /// because compilers limit the number of steps of a constant expression. For a value that a body
+  /// does not touch, the first node has a greater number than the last node.
   struct lives_of_values {
     int place[Graph::capacity]{};
     int first[body_count][Graph::capacity]{}, last[body_count][Graph::capacity]{};
@@ -303,11 +310,12 @@ class value_memory {
     }
     return false;
   }
-  /// Returns true if a function of elements calculates a value and is the last to read another
-  /// value, so that it can write over it.
+  /// Returns true if an elementwise function that calculates one value is the last reader of
+  /// another value, so that it can overwrite the other value.
   [[nodiscard]] constexpr bool is_made_over(int first, int last) const {
     bool const is_map = g.at[first].kind == node_kind::map || g.at[first].kind == node_kind::slope;
-    // If heads are repeated, a column is calculated from other columns than its own.
+    // If a value is repeated for each head, a column of the result is calculated from a column with
+    // another index.
     return is_map && g.at[first].factor_count <= 1 && first == last && place_of(first) == first;
   }
   template <class Forms>

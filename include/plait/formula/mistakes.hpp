@@ -18,13 +18,13 @@
 #include "plait/operation/row.hpp"
 #include "plait/operation/signature.hpp"
 
-/// The sentence with which a wrong formula is refused.
+/// The sentence that the compiler prints about a mistake in a formula.
 ///
-/// The graph of a wrong formula records the rule that is broken and the term that breaks it. From
-/// these, mistake_writer makes a text in a constant expression, such as "product of silu(matmul(x,
-/// gate)) and down: the summed dimension has 12 in the first and 16 in the second". The text is a
-/// template argument of a check that fails, so compilers print it next to the text of the check,
-/// which tells what to write instead.
+/// The graph of a wrong formula records the broken rule and the term that breaks it. From these,
+/// mistake_writer makes a text at compile time, such as "product of silu(matmul(x, gate)) and down:
+/// the summed dimension has 12 in the first and 16 in the second". The text is a template argument
+/// of a check that fails. Compilers therefore print it next to the text of the check, which tells
+/// what to write instead.
 namespace plait::formula {
 
 // ---- The sentence -------------------------------------------------------------------------------
@@ -127,7 +127,7 @@ class mistake_writer : expression_writer<made_text<1024>> {
         break;
       case too_many_functions:
         node(), out_.add("it is a chain of more than "), out_.add(wrong_.left);
-        out_.add(" functions of elements");
+        out_.add(" elementwise functions");
         break;
       case too_many_nodes:
         out_.add("the formula and its gradients are more than "), out_.add(most_nodes);
@@ -142,7 +142,7 @@ class mistake_writer : expression_writer<made_text<1024>> {
     return out_;
   }
 
-  /// The nodes of the values that are saved.
+  /// the numbers of the nodes whose values are saved
   int const* saved_values = nullptr;
 
  private:
@@ -170,7 +170,7 @@ class mistake_writer : expression_writer<made_text<1024>> {
     if (g.input_count > 1) out_.add(wrong_.left);
     out_.add(what);
   }
-  /// Writes the kind of a term's value, such as "a vector of 8".
+  /// Writes a description of a term's value, such as "a vector of 8".
   constexpr void kind_of(int number) {
     written_term const& of = terms_[number];
     formula::node const& is = node_of(number);

@@ -17,9 +17,9 @@ enum class node_kind : int {
   index_function,   ///< a function of the place of an element in the result
   draw,             ///< a random number for each element
   output_gradient,  ///< the gradient of the loss with respect to the output, dy
-  seed,             ///< the number by which each row's gradient of its loss term is multiplied
+  seed,             ///< the number by which the gradient of each row's loss term is multiplied
   product,          ///< x w, or x w + bias
-  map,    ///< a function of elements; rows of parameters, columns and single numbers are repeated
+  map,    ///< an elementwise function; rows of parameters, columns and single numbers are repeated
   slope,  ///< the derivative of a map with respect to an operand, times the gradient of the map's
           ///< result
   add,    ///< the sum of two gradients of one value
@@ -29,10 +29,11 @@ enum class node_kind : int {
   sum_of_factors,   ///< the sum over the slower factors of the columns
   weight_gradient,  ///< transposed(x) dy
   column_sum,       ///< the sum over rows
-  reshape,          ///< a value with its columns in other factors
+  reshape,          ///< a value whose columns are declared as other factors
   part,             ///< one of several equal pieces of the columns
   concat,           ///< pieces side by side
-  contract,         ///< a product of two activations by the letters of their dimensions
+  contract,   ///< a product of two activations that is described by the letters of their dimensions
+              ///< (einsum)
   attention,  ///< attention by a kernel of the device; its second result is the log-sum-exp of the
               ///< scores
   attention_gradient,
@@ -47,13 +48,15 @@ enum class node_kind : int {
   log_sum_exp_gradient,
   maximum,  ///< the greatest element of the last factor
   maximum_gradient,
-  pick,  ///< for each row, the column with the number that an input of integers gives
+  pick,  ///< for each row, the element in the column that an integer of an input numbers
   pick_gradient,
-  call,   ///< the first result of a row of operation/rows.hpp
-  result  ///< another result of a call or of an attention
+  call,   ///< the first result of a call of an operation that is declared in operation/rows.hpp or
+          ///< by the program
+  result  ///< a further result of a call or of an attention
 };
 
-/// A dimension of a value: its variable, which is -1 if ranks cannot cut it, and its length.
+/// A dimension of a value: the variable that it belongs to (-1 if ranks cannot cut the dimension),
+/// and its length.
 struct dimension {
   int variable = -1;
   int extent = 1;
@@ -98,7 +101,7 @@ struct node {
   int operands[most_operands]{-1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1};
   int count = 0;
   /// The operands of a map's own function, with numbers. `operands` lists, without numbers, the
-  /// operands of all functions that the map consists of.
+  /// operands of all functions of which the map consists.
   int own[4]{-1, -1, -1, -1};
   int own_count = 0;
   algebra is = algebra::other;
@@ -110,14 +113,14 @@ struct node {
   bool is_data = false;        ///< integers, targets, and values made of these alone; no gradient
   bool is_matrix = false;      ///< a parameter with two dimensions
   bool is_lookup = false;  ///< a call of operation::gather_rows, which reads some rows of a table
-  bool is_own = false;     ///< a call of a program's own row, which has a kernel
+  bool is_own = false;  ///< a call of an operation that the program declares and has a kernel for
   bool is_convolution = false;  ///< a call of operation::convolve
   bool is_causal = false;       ///< a softmax over the columns up to the position of the row
   /// The number of an input, parameter, part, draw, result or adjoint. A slope has the number of
   /// the operand with respect to which it is the derivative.
   int number = 0;
-  /// The number of pieces of a part or concat. A column_sum adds up so many neighbouring columns as
-  /// well, unless the number is 0.
+  /// The number of pieces of a part or a concat. For a column_sum, the number of neighbouring
+  /// columns that are added up as well; 0 if only rows are added up.
   int pieces = 0;
   int steps = 0;             ///< the number of positions of a shift
   window_numbers windows{};  ///< the windows of an operation on images
@@ -130,12 +133,14 @@ struct node {
   double factor = 1;
   /// The letters of a contraction, for the rows and factors of both operands and of the result.
   char letters[3][most_dimensions]{};
-  operation::row const* row = nullptr;  ///< the row that describes the operation, see row_of_node
-  operation::row const* adjoints[most_adjoints]{};  ///< the rows of its gradients
+  operation::row const* row = nullptr;  ///< the declaration of the operation, see row_of_node
+  operation::row const*
+      adjoints[most_adjoints]{};  ///< the declarations of the operations that compute its gradients
   int adjoint_count = 0;
 
   [[nodiscard]] constexpr bool is_per_row() const { return rows.variable == row_variable; }
-  /// Returns true for a value of numbers that has a row for each position of each sample.
+  /// Returns true for a value that consists of real numbers (not tokens) and has a row for each
+  /// position of each sample.
   [[nodiscard]] constexpr bool is_activation() const { return is_per_row() && !is_tokens; }
   /// Returns the number of columns.
   [[nodiscard]] constexpr int width() const {
@@ -167,7 +172,7 @@ struct node {
   constexpr void read(int value) { operands[count++] = value; }
 };
 
-/// Returns true if `letters` has this letter.
+/// Returns true if `letters` contains `letter`.
 constexpr bool holds(char const (&letters)[node::most_dimensions], char letter) {
   for (char const each : letters)
     if (each == letter) return true;
@@ -201,29 +206,30 @@ struct mistake {
     not_called,     ///< `formula` does not take the inputs
     no_expression,  ///< `formula` does not return an expression
     inner_lengths,  ///< `left` and `right` are the lengths of the summed dimension of a product
-    map_shapes,     ///< unlike columns in a function of elements, or in values side by side
-    call_shapes,    ///< lengths that do not fit a row of operation/rows.hpp
+    map_shapes,     ///< unlike columns in an elementwise function, or in values side by side
+    call_shapes,    ///< lengths that do not fit the declaration of an operation
     heads,          ///< `left` columns cannot be divided into `right` heads
     parts,          ///< `left` columns cannot be divided into `right` pieces
     letters,  ///< `left` letters for an operand of `right` dimensions, or letters without a meaning
-    is_no_image,       ///< an operand is not an image
-    output_image,      ///< the layer declares an image of `left` channels and `right` rows
-    image_width,       ///< `left` columns cannot be an image of `right` elements
-    unlike_images,     ///< images of unlike shapes in a function of elements
-    kernel,            ///< a kernel of `left` is larger than a side of `right`, padding included
-    groups,            ///< `left` channels cannot be divided into `right` groups
+    is_no_image,    ///< an operand is not an image
+    output_image,   ///< the layer declares an image of `left` channels and `right` rows
+    image_width,    ///< `left` columns cannot be an image of `right` elements
+    unlike_images,  ///< images of unlike shapes in an elementwise function
+    kernel,  ///< a kernel of `left` rows and columns is larger than a side of `right` elements of a
+             ///< map, padding included
+    groups,  ///< `left` channels cannot be divided into `right` groups
     weight_shape,      ///< the weight of a convolution has `left` columns instead of `right`
     bias_shape,        ///< the bias does not have `left` numbers, one for each output channel
     output_width,      ///< the layer declares `right` columns and the result has `left`
-    needs_sequence,    ///< the layer does not declare `sequence`, or `left` columns are not `right`
-                       ///< positions
+    needs_sequence,    ///< the layer does not declare `sequence`, or a value has `left` columns in
+                       ///< place of one for each of `right` positions
     is_tokens,         ///< an operand is an input of tokens
     is_no_tokens,      ///< an operand is not an input of integers
     is_data,           ///< an operand is an input of real numbers of the data set
-    is_matrix,         ///< an operand of a function of elements is a matrix
+    is_matrix,         ///< an operand of an elementwise function is a matrix
     is_no_activation,  ///< an operand is not an activation
     is_no_matrix,      ///< the second operand of a product is not a parameter with two dimensions
-    is_no_parameter,   ///< an operand of a row is not a parameter
+    is_no_parameter,   ///< an operand that an operation declares as a parameter is not a parameter
     is_no_decay,       ///< the first operand of a scan is neither a number nor a value of each row
     has_factors,       ///< an operand has heads, or is a single column without factors
     output_shape,  ///< the result is an input, a parameter or another value that the formula does
@@ -233,7 +239,7 @@ struct mistake {
     inner_with_loss,      ///< with_loss(...) is not the outermost operation
     loss_in_loss,         ///< with_loss(...) is within a loss
     unused_input,         ///< input `left` is not read
-    no_adjoint,           ///< the row of an operation has no gradient for an operand
+    no_adjoint,           ///< an operation declares no gradient for one of its operands
     too_many_inputs,      ///< input `left` is above the largest number of inputs
     too_many_parameters,  ///< the formula has `left` parameters
     too_many_leaves,      ///< the formula has `left` leaves, each counted as often as it is read
@@ -245,7 +251,7 @@ struct mistake {
   };
   kind what = kind::none;
   int term = -1, left = 0, right = 0;
-  char letter = 0;  ///< the index of a contraction whose lengths do not fit
+  char letter = 0;  ///< the letter of a contraction whose lengths differ between the operands
 };
 
 }  // namespace plait::formula

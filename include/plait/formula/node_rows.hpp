@@ -49,8 +49,9 @@ inline constexpr row across{"across", "x(r c) -> y(r d); whole r; linear all"};
 
 }  // namespace node_rows
 
-/// Returns the row of a node, or nullptr if the node has no operands or is a function of elements.
-/// The degree of a function of elements tells in which operands it is linear (formula/degrees.hpp).
+/// Returns the row of a node, or nullptr if the node has no operands or is an elementwise function.
+/// The degree of an elementwise function tells in which operands it is linear
+/// (formula/degrees.hpp).
 constexpr operation::row const* row_of_node(node const& of) {
   switch (of.kind) {
     case node_kind::none:

@@ -9,34 +9,37 @@
 #include "plait/layer/parameter.hpp"
 #include "plait/operation/row.hpp"
 
-/// Operations that a program defines for its formulas. Each is a row that is also a kernel.
+/// Operations that a program defines for its formulas. The type of such an operation is both a
+/// declaration (row) and a kernel.
 namespace plait::formula {
 
-/// A base with a call operator. A type that inherits it and has another call operator has two, so
-/// the name &T::operator() is ambiguous.
+/// A base class with a call operator. If a type T that inherits it has another call operator,
+/// &T::operator() is ambiguous.
 struct called {
   void operator()() const;
 };
 template <class Row>
 struct called_twice : Row, called {};
 
-/// A row that is a kernel: it has a call operator, as kernels of `ops.run` have.
+/// A declaration of an operation that is also its kernel: it has a call operator like the kernels
+/// that `ops.run` takes.
 template <class Row>
 concept is_own_row = operation::is_row<Row> && !requires { &called_twice<Row>::operator(); };
 
 // A constant, so that compilers do not print the types of all views before the message.
 template <class Row, bool HasKernel>
 consteval void check_device() {
-  static_assert(HasKernel,
-                "own(row, operands...): this device has no kernel for the row, or none for these "
-                "operands; write `void operator()(QUEUE const& queue, auto x, auto y) const` with "
-                "the queue of the device, or leave the layer out of models for it");
+  static_assert(
+      HasKernel,
+      "own(row, operands...): the row has no kernel for this device, or none for these operands; "
+      "declare `void operator()(QUEUE const& queue, auto x, auto y) const` in the type of the row, "
+      "with the queue type of the device, or do not use the layer on this device");
 }
 template <class Row, bool HasKernel>
 inline constexpr bool sound_device = (check_device<Row, HasKernel>(), true);
 
-/// Runs the kernel that a program's row has. It is not a row itself, so a queue runs it as a
-/// kernel.
+/// Calls the kernel of a row that the program declares. This type is not a row itself, so a queue
+/// runs it as a kernel.
 template <class Row>
 struct kernel_of_row {
   template <class Queue, class... Views>
@@ -47,8 +50,9 @@ struct kernel_of_row {
   }
 };
 
-/// The rules for the indices of rows that a formula calls. They follow from the checks of a formula
-/// and from the contract of its layer: no row of an activation depends on another row.
+/// The rules for the indices of the operations (rows) that a program declares for formulas. The
+/// rules follow from the checks of a formula and from the contract of its layer: no row of an
+/// activation depends on another row.
 namespace own_rules {
 
 constexpr int reads_of(operation::signature const& by) {
@@ -64,8 +68,9 @@ constexpr bool is_whole(operation::signature const& by, char index) {
   return index != '1' && ((by.whole | by.maximum) & operation::signature::bit(index)) != 0;
 }
 
-/// Returns true if the results have a row for each row of the first operand, and either the columns
-/// of an operand or a single column. All operands must have gradients, and no index may have parts.
+/// Returns true if each result has a row for each row of the first operand, and has either the
+/// columns of an operand or a single column. Also requires that all operands have gradients and
+/// that no index has parts.
 constexpr bool makes_rows(operation::row const& row) {
   auto const by = operation::signature::of(row.text);
   int const reads = reads_of(by);
@@ -86,14 +91,16 @@ constexpr bool makes_rows(operation::row const& row) {
   }
   return true;
 }
-/// Returns true if activations have the rows of the first operand, and parameters have other rows.
+/// Returns true if all activations have the row index of the first operand, and no parameter has
+/// it.
 constexpr bool has_operands(operation::signature const& by, bool const* is_parameter) {
   for (int k = 0; k < reads_of(by); ++k)
     if ((by.operands[k].rows.index == by.operands[0].rows.index) == is_parameter[k]) return false;
   return true;
 }
-/// Returns true if a row of gradients has the indices of the row for the operands that they share,
-/// needs no more indices whole, and adds only to gradients of parameters.
+/// Returns true if `adjoint`, which declares gradients of `row`, has the same indices for the
+/// operands that both have, needs no more indices whole than `row`, and adds only to gradients of
+/// parameters.
 constexpr bool is_like(operation::row const& row, operation::row const& adjoint,
                        bool const* is_parameter) {
   auto const by = operation::signature::of(row.text), of = operation::signature::of(adjoint.text);
@@ -141,24 +148,28 @@ inline constexpr bool is_parameter = false;
 template <ext::name Label, class Extents, initializer Initial, std::size_t Padding, class InFiles>
 inline constexpr bool is_parameter<parameter<Label, Extents, Initial, Padding, InFiles>> = true;
 
-/// Fails to compile with a text that tells what is wrong with a row or with its operands.
+/// Checks the declaration (row) of a program's operation and its operands. Fails to compile, with a
+/// text that describes the mistake, if they do not fit.
 template <class Row, class... Operands>
 consteval bool check() {
   constexpr bool is_kernel = is_own_row<Row>;
-  static_assert(is_kernel,
-                "own(row, operands...): the row has no kernel; give its type `static constexpr "
-                "plait::operation::row is{name, indices}` and `void operator()(auto const& queue, "
-                "auto x, auto y) const`, called with the views of its operands and results");
+  static_assert(
+      is_kernel,
+      "own(row, operands...): the row has no kernel; declare in its type `static constexpr "
+      "plait::operation::row is{name, indices}` and `void operator()(auto const& queue, auto x, "
+      "auto y) const`, which is called with the views of the operands and results");
   if constexpr (is_kernel) {
     constexpr bool has_adjoints = requires { typename Row::adjoints; };
-    static_assert(has_adjoints,
-                  "own(row, operands...): the row has no gradients; write `using adjoints = "
-                  "plait::operation::adjoints_of<A, B>;` with the rows that make them");
+    static_assert(
+        has_adjoints,
+        "own(row, operands...): the row has no gradients; declare in its type `using adjoints = "
+        "plait::operation::adjoints_of<A, B>;`, with the rows that compute the gradients");
     constexpr auto by = operation::signature::of(Row::is.text);
     constexpr bool fits = sizeof...(Operands) == std::size_t(reads_of(by));
-    static_assert(fits,
-                  "own(row, operands...): the indices of the row have more or fewer operands "
-                  "before '->' than are given; give one value for each, in their order");
+    static_assert(
+        fits,
+        "own(row, operands...): the indices of the row list more or fewer operands before '->' "
+        "than the call has; pass one value for each listed operand, in the same order");
     static_assert(
         makes_rows(Row::is),
         "own(row, operands...): the indices of the row do not fit into a formula; "
@@ -168,21 +179,23 @@ consteval bool check() {
       using adjoints = typename Row::adjoints;
       constexpr bool is_given[]{is_parameter<Operands>...};
       static_assert(has_operands(by, is_given),
-                    "own(row, operands...): values have the rows of the first operand, and "
-                    "parameters, as they are, have others; correct the indices or the operands");
+                    "own(row, operands...): operands with the row index of the first operand must "
+                    "be activations, and all other operands must be parameters; correct the "
+                    "indices or the operands");
       static_assert(are_kernels(adjoints{}),
-                    "own(row, operands...): a row of `adjoints` has no kernel; give its type "
+                    "own(row, operands...): a row of `adjoints` has no kernel; declare in its type "
                     "`static constexpr plait::operation::row is{...}` and `void operator()(auto "
                     "const& queue, auto dy, auto w, auto dx) const`");
       if constexpr (are_kernels(adjoints{})) {
         static_assert(has_each_gradient(Row::is, adjoints{}),
-                      "own(row, operands...): the rows of `adjoints` make the gradient of each "
-                      "operand once; write \"-> dx(r i)\" for x, and \"-> +dw(i j)\" for a "
-                      "parameter w");
+                      "own(row, operands...): the rows of `adjoints` must compute the gradient of "
+                      "each operand exactly once; write \"-> dx(r i)\" for an activation x, and "
+                      "\"-> +dw(i j)\" for a parameter w");
         static_assert(are_like(Row::is, adjoints{}, is_given),
-                      "own(row, operands...): a row of `adjoints` does not fit; it has the names "
-                      "and indices of the row, \"dy(r j), w(i j) -> dx(r i)\", needs nothing "
-                      "whole that the row does not, and writes \"+dw(i j)\" for parameters alone");
+                      "own(row, operands...): a row of `adjoints` does not fit the row. Use the "
+                      "names and indices of the row, such as \"dy(r j), w(i j) -> dx(r i)\", "
+                      "declare no index `whole` that is not whole in the row, and write '+' only "
+                      "for gradients of parameters, such as \"+dw(i j)\"");
       }
     }
   }
@@ -191,10 +204,10 @@ consteval bool check() {
 
 }  // namespace own_rules
 
-/// Calls an operation of the program's own, by its kernel.
+/// The result of an operation that the program defines, computed by the program's kernel.
 ///
-/// Shapes: as the indices of the row declare. Operands are read. The first result is the value;
-///         other results are kept for the rows of `adjoints` that read them.
+/// Shapes: as the indices of `row` declare. The first result is the value of the term; further
+///         results are kept for the rows of `adjoints` that read them.
 /// Errors: a row without a kernel or gradients, or with indices that do not fit, does not compile.
 template <class Row, operand... Operands>
 constexpr auto own(Row, Operands...) {

@@ -12,7 +12,8 @@
 #include "plait/tensor/dual_number.hpp"
 #include "plait/tensor/functions.hpp"
 
-/// The types of which expressions consist: values, operations, and the functions of operators.
+/// The types of which the expressions of formulas consist: values, operations, and the functions of
+/// the operators + - * /.
 namespace plait::formula {
 
 /// Input `Index` of a layer.
@@ -22,7 +23,8 @@ struct input_value : operand_base {};
 /// A constant, Numerator / Denominator.
 template <long long Numerator, long long Denominator = 1>
 struct number : operand_base {
-  static_assert(Denominator > 0, "number<Numerator, Denominator>: the denominator is positive");
+  static_assert(Denominator > 0,
+                "number<Numerator, Denominator>: the denominator must be positive");
   static constexpr double value = double(Numerator) / double(Denominator);
 };
 
@@ -60,8 +62,8 @@ struct parsed_contraction {
   }
 };
 
-/// Options of `convolve`. nvcc does not read them in braces after the name of a function: give it a
-/// constant, convolve<convolution_options{.kernel = 5}>(x, w).
+/// Options of `convolve`. nvcc does not accept options in bare braces after the name of a function;
+/// for nvcc write their type, too: convolve<convolution_options{.kernel = 5}>(x, w).
 struct convolution_options {
   std::size_t kernel = 3;   ///< rows and columns of the windows
   std::size_t stride = 1;   ///< the distance between neighbouring windows
@@ -81,7 +83,7 @@ template <class Function>
 struct at {};
 template <class Function>
 struct map {};
-/// Random numbers for each element. Draws with unlike `Number` are independent.
+/// A random number for each element. Draws with different `Number` are independent.
 template <distribution From, int Number>
 struct draw {};
 template <long long Numerator, long long Denominator>
@@ -118,20 +120,21 @@ struct log_sum_exp {};
 struct maximum {};
 struct pick {};
 struct with_loss {};
-/// A call of a row of operation/rows.hpp or of the program's own. `Numbers` follow the operands in
-/// the call.
+/// A call of an operation that is declared in operation/rows.hpp or by the program itself.
+/// `Numbers` are constants that follow the operands in the call.
 template <class Row, class... Numbers>
 struct call {};
 }  // namespace op
 
-/// The place of an element of a result: `at.position` of the sequence, `at.sample` of the global
-/// batch, and at[0], at[1], ..., the places in the factors of its columns. In columns [heads,
-/// width] at[0] is the head and at[1] the feature. All count from 0 in the whole sequence, batch
-/// and row, also where ranks hold blocks.
+/// The place of an element of a result: `at.position` in the sequence, `at.sample` in the global
+/// batch, and at[0], at[1], ..., the indices in the factors of the columns. In columns [heads,
+/// width] at[0] is the head and at[1] the feature. All of them count from 0 in the whole sequence,
+/// batch and row, even if ranks hold blocks.
 struct index_place {
   std::size_t position = 0, sample = 0;
   std::size_t factors[3]{};
-  random_place random{};  ///< the place in the stream of random numbers, for the draws of a formula
+  random_place random{};  ///< the place in the stream of random numbers, from which the draws of a
+                          ///< formula are computed
 
   PLAIT_IN_LOOPS PLAIT_HOST_DEVICE constexpr std::size_t operator[](int factor) const {
     return factors[factor];
@@ -142,7 +145,7 @@ struct index_place {
 /// function.
 enum class algebra : int { other, sum, difference, negation, product, quotient };
 
-/// The functions of the operators, for numbers of any type.
+/// The functions that the operators + - * / apply to numbers of any type.
 namespace arithmetic {
 struct add {
   static constexpr auto is = algebra::sum;
@@ -169,7 +172,7 @@ struct identity {
   static constexpr auto is = algebra::sum;
   PLAIT_IN_LOOPS PLAIT_HOST_DEVICE constexpr auto operator()(auto x) const { return x; }
 };
-/// Converts an integer to a number.
+/// Converts an integer to a real number.
 struct to_number {
   PLAIT_IN_LOOPS PLAIT_HOST_DEVICE constexpr auto operator()(auto id) const { return id; }
 };

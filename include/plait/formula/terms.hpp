@@ -17,8 +17,8 @@
 ///
 /// The compiler calls a formula once, with empty objects. The formula returns an empty object whose
 /// type is the expression: `term<op::map<functions::silu>, term<op::matmul<false>, input_value<0>,
-/// gate>>`. Equal types are one value, so a value that is used twice is calculated once.
-/// formula/graph.hpp makes a table of the terms; no other code reads their types.
+/// gate>>`. Terms of equal type are the same value, so a value that is used twice is calculated
+/// once. formula/graph.hpp makes a table of the terms; no other code reads the types of terms.
 namespace plait::formula {
 
 // ---- Element by element -------------------------------------------------------------------------
@@ -49,8 +49,8 @@ concept arithmetic_number = std::is_arithmetic_v<T>;
 template <class Number>
 consteval void refuse_number() {
   static_assert(sizeof(Number) == 0,
-                "a formula is a type, and so are its numbers: write 0.5_c for 0.5, after `using "
-                "namespace plait::literals;`");
+                "a formula cannot contain a plain number, because formulas are types; write the "
+                "literal 0.5_c for 0.5, after `using namespace plait::literals;`");
 }
 template <operand A, arithmetic_number N>
 constexpr auto operator+(A, N) {
@@ -90,9 +90,9 @@ template <class, class T>
 struct same_for {
   using type = T;
 };
-/// f(values...), element by element: `f` is a function object without members, for up to four
-/// numbers of any type. Its derivative is its member `slope` if it has one, and else is calculated
-/// with dual numbers.
+/// f(values...), element by element: `f` is a function object without data members that takes up to
+/// four numbers of any type. If `f` has a member function `slope`, this is the derivative of `f`;
+/// otherwise the derivative is calculated with dual numbers.
 ///
 /// Example (tests/reference/names_in_use_test.cpp map_of_formula):
 ///     static constexpr auto formula(auto x) {
@@ -101,13 +101,16 @@ struct same_for {
 template <class Function, operand... Operands>
 constexpr auto map(Function, Operands...) {
   static_assert(std::is_empty_v<Function>,
-                "map(f, values...): f has members; a formula is a type, so write a function object "
-                "without members, and let parameters carry what it needs");
-  static_assert(sizeof...(Operands) >= 1 && sizeof...(Operands) <= 4,
-                "map(f, values...): f takes one to four values; write a chain of functions");
-  static_assert(std::is_invocable_v<Function const&, typename same_for<Operands, float>::type...>,
-                "map(f, values...): f cannot be called with a number of each value; write `auto "
-                "operator()(auto a, ...) const`, with as many numbers as there are values");
+                "map(f, values...): f has data members, but a formula keeps only the type of f; "
+                "write a function object without data members, and pass the numbers that it needs "
+                "as parameters of the layer");
+  static_assert(
+      sizeof...(Operands) >= 1 && sizeof...(Operands) <= 4,
+      "map(f, values...): f must take one to four values; split f into a chain of functions");
+  static_assert(
+      std::is_invocable_v<Function const&, typename same_for<Operands, float>::type...>,
+      "map(f, values...): f cannot be called with one number for each value; declare `auto "
+      "operator()(auto a, ...) const` in f, with as many parameters as there are values");
   return term<op::map<Function>, Operands...>{};
 }
 
@@ -128,23 +131,25 @@ PLAIT_FORMULA_FUNCTION(rsqrt, arithmetic::inverse_root)
 PLAIT_FORMULA_FUNCTION(square, arithmetic::square)
 #undef PLAIT_FORMULA_FUNCTION
 
-/// f(place): a number that depends on the place of an element, within a function of elements.
-/// `place` is an index_place in the whole value, so the numbers do not depend on how ranks cut it.
+/// A number f(place) for each element of the elementwise function that reads it. `place` is the
+/// index_place of the element in the whole value, so the number does not depend on how ranks cut
+/// the value.
 template <class Function>
 constexpr auto at(Function) {
   static_assert(std::is_empty_v<Function>,
-                "at(f): f has members; a formula is a type, so write a function object without "
-                "members");
+                "at(f): f has data members, but a formula keeps only the type of f; write a "
+                "function object without data members");
   static_assert(std::is_invocable_v<Function const&, index_place const&>,
-                "at(f): f cannot be called with a place; write `auto operator()(auto const& at) "
-                "const`, which returns a number");
+                "at(f): f cannot be called with the place of an element; declare `auto "
+                "operator()(auto const& at) const` in f, which returns a number");
   return term<op::at<Function>>{};
 }
 
 // ---- Random numbers -----------------------------------------------------------------------------
 
-/// A uniform number in (0, 1) for each element of the function of elements that reads it. Draws
-/// with unlike `Number` are independent. All uses of one `Number` in a formula read the same draw.
+/// A uniform number in (0, 1) for each element of the elementwise function that reads it. Draws
+/// with different `Number` are independent. All uses of the same `Number` in a formula read the
+/// same draw.
 ///
 /// The numbers depend on the seed, the step, the layer and the place of an element in the whole
 /// value. Every plan therefore draws the same numbers, and the backward draws the numbers of the
@@ -153,33 +158,34 @@ template <int Number>
 constexpr auto uniform() {
   return term<op::draw<distribution::uniform, Number>>{};
 }
-/// A standard normal number for each element of the function of elements that reads it. The numbers
-/// are drawn as the numbers of `uniform` are. In evaluation each number is 0, the mean, so mu +
-/// sigma * plait::formula::normal<0>() is mu.
+/// A standard normal number for each element of the elementwise function that reads it. The numbers
+/// are drawn in the same way as the numbers of `uniform`. In evaluation each number is 0, the mean,
+/// so mu + sigma * plait::formula::normal<0>() is mu.
 template <int Number>
 constexpr auto normal() {
   return term<op::draw<distribution::normal, Number>>{};
 }
-/// Sets elements to 0 with a probability while training and scales the others up; returns x in
-/// evaluation, as torch.nn.Dropout does. Each dropout of a formula draws its own numbers. The first
-/// one drops the elements that nn::dropout would drop in the layer's place.
+/// While training, sets each element to 0 with the given probability and scales the other elements
+/// up; in evaluation, returns x (as torch.nn.Dropout does). Each dropout of a formula draws its own
+/// numbers. The first one drops the same elements that an nn::dropout layer would drop in place of
+/// this layer.
 template <operand X, long long Numerator, long long Denominator>
 constexpr auto dropout(X, number<Numerator, Denominator>) {
   static_assert(Numerator >= 0 && Numerator < Denominator,
-                "dropout(x, probability): the probability is in [0, 1), such as 0.1_c");
+                "dropout(x, probability): the probability must be in [0, 1), such as 0.1_c");
   return term<op::dropout<Numerator, Denominator>, X>{};
 }
 template <operand X, class Probability>
 constexpr auto dropout(X, Probability) {
   static_assert(sizeof(Probability) == 0,
-                "dropout(x, probability): the probability is a number of the formula, such as "
-                "0.1_c after `using namespace plait::literals;`");
+                "dropout(x, probability): the probability must be a formula literal, such as 0.1_c "
+                "after `using namespace plait::literals;`");
   return X{};
 }
 
 // ---- Products and sums --------------------------------------------------------------------------
 
-/// A matrix that a product reads transposed.
+/// The operand of a product that reads the transpose of matrix A.
 template <operand A>
 struct transposed_operand {};
 template <operand A>
@@ -223,18 +229,18 @@ constexpr auto max(A) {
 
 // ---- Heads and pieces ---------------------------------------------------------------------------
 
-/// The features as Heads equal heads: (rows, n) as (rows, [Heads, n / Heads]), without a copy.
-/// Functions of elements align such shapes at their last factors, as PyTorch broadcasts: a row of n
-/// / Heads numbers is repeated for each head. Sums, means, norms and softmax are calculated for
-/// each head.
+/// The features split into Heads equal heads: (rows, n) becomes (rows, [Heads, n / Heads]), without
+/// a copy. Elementwise functions align such shapes at their last factors, in the same way as
+/// PyTorch broadcasts: a row of n / Heads numbers is repeated for each head. Sums, means, norms and
+/// softmax are calculated for each head.
 ///
-/// A row of parameters may have heads where functions of elements read it: Heads numbers are one
-/// number for each head, Heads * width numbers one for each element.
+/// A vector of parameters may be split into heads if elementwise functions read it. It has Heads
+/// numbers, one for each head, or Heads * width numbers, one for each element.
 template <std::size_t Heads, operand A>
 constexpr auto heads(A) {
   return term<op::heads<int(Heads)>, A>{};
 }
-/// Heads as plain features: (rows, [h, d]) as (rows, h d).
+/// The heads joined into features: (rows, [h, d]) becomes (rows, h d), without a copy.
 template <operand A>
 constexpr auto side_by_side(A) {
   return term<op::side_by_side, A>{};
@@ -243,33 +249,34 @@ constexpr auto side_by_side(A) {
 template <int Number, int Count, operand A>
 constexpr auto part(A) {
   static_assert(Count >= 2 && Count <= 8 && Number >= 0 && Number < Count,
-                "part<Number, Count>(x): write the number of a piece, from 0 on, and the number of "
-                "pieces, two to eight");
+                "part<Number, Count>(x): Number must be the number of a piece, counted from 0, and "
+                "Count the number of pieces, two to eight");
   return term<op::part<Number, Count>, A>{};
 }
 /// Two to eight values of equal widths side by side.
 template <operand... A>
 constexpr auto concat(A...) {
   static_assert(sizeof...(A) >= 2 && sizeof...(A) <= 8,
-                "concat(values...): write two to eight values");
+                "concat(values...): pass two to eight values");
   return term<op::concat, A...>{};
 }
 
 // ---- Positions ----------------------------------------------------------------------------------
 
-/// The product of two activations by letters, one for each dimension, as torch.einsum: the
-/// position, and each factor of the features. The sample has no letter. einsum<"thd,shd->hts">(q,
-/// k) returns the scores of each head: the sum over d of q at position t times k at position s. The
-/// rows of the result are the first of its letters that denotes a position. softmax is over the
-/// last letter.
+/// The product of two activations, described by letters as in torch.einsum: one letter for the
+/// position and one for each factor of the features. The sample has no letter.
+/// einsum<"thd,shd->hts">(q, k) returns the scores of each head: the sum over d of q at position t
+/// times k at position s. The rows of the result are the positions of the first letter of the
+/// result that denotes a position. A softmax of the result runs over its last letter.
 ///
-/// Shapes: of the letters that only one operand has, at most one for each operand is in the result,
-///         and at most one letter is summed. The sequence is whole on each rank.
+/// Shapes: each operand may have at most one letter that the other operand lacks and the result
+///         has, and at most one letter is summed. Each rank has the whole sequence.
 template <contraction_letters Letters, operand A, operand B>
 constexpr auto einsum(A, B) {
-  static_assert(parsed_contraction(Letters).is_sound,
-                "einsum<letters>(a, b): write small letters, one for each dimension of a, of b and "
-                "of the result, at most four each: einsum<\"thd,shd->hts\">(q, k)");
+  static_assert(
+      parsed_contraction(Letters).is_sound,
+      "einsum<letters>(a, b): write lower-case letters, one for each dimension of a, of b and of "
+      "the result, at most four for each of them: einsum<\"thd,shd->hts\">(q, k)");
   return term<op::contract<Letters>, A, B>{};
 }
 /// exp(x) divided by its sum, over the last factor of the features.
@@ -277,14 +284,15 @@ template <operand A>
 constexpr auto softmax(A) {
   return term<op::softmax<false>, A>{};
 }
-/// Softmax over the columns up to the position of the row; later columns are 0.
+/// Softmax of each row over the columns up to the row's own position (a causal mask); later columns
+/// are 0.
 template <operand A>
 constexpr auto causal_softmax(A) {
   return term<op::softmax<true>, A>{};
 }
-/// Attention of Heads query heads by a kernel of the device, which does not store the scores. Each
-/// key-value head is read by Heads / KeyValueHeads query heads. The scores are divided by the
-/// square root of a head's width.
+/// Attention with Heads query heads, computed by a kernel of the device that does not store the
+/// scores. Each key-value head is read by Heads / KeyValueHeads query heads. The scores are divided
+/// by the square root of a head's width.
 ///
 /// Shapes: q (rows, Heads width), k and v (rows, KeyValueHeads width); result as q.
 template <std::size_t Heads, std::size_t KeyValueHeads = Heads,
@@ -298,12 +306,12 @@ template <int Steps, operand A>
 constexpr auto shift(A) {
   return term<op::shift<Steps>, A>{};
 }
-/// The numbers of all positions of a sample, side by side in each of its rows, for functions of
-/// scores. With d = number_of(documents), a function of d and across(d) can tell whether two
-/// positions belong to one document.
+/// The numbers v of all positions of a sample, side by side in each row of the sample, so that
+/// functions of scores can read them. With d = number_of(documents), a function of d and across(d)
+/// can tell whether two positions belong to one document.
 ///
-/// Shapes: v (rows, 1) or (rows, [h, 1]); result (rows, [positions]) or (rows, [h, positions]), as
-///         the scores einsum<"thd,shd->hts">(q, k) are. The sequence is whole on each rank.
+/// Shapes: v (rows, 1) or (rows, [h, 1]); result (rows, [positions]) or (rows, [h, positions]),
+///         like the scores einsum<"thd,shd->hts">(q, k). Each rank has the whole sequence.
 template <operand V>
 constexpr auto across(V) {
   return term<op::across, V>{};
@@ -320,22 +328,22 @@ constexpr auto scan(A, X) {
 
 // ---- Images -------------------------------------------------------------------------------------
 
-/// Features as an image: Channels maps of Height x Width, one after the other, without a copy. An
-/// input that is declared as an image is an image already. Functions of elements, heads, part,
+/// The features as an image without a copy: Channels maps of Height x Width, one after the other.
+/// An input that is declared as an image needs no as_image. Elementwise functions, heads, part,
 /// concat, convolutions and poolings of images return images.
 template <std::size_t Channels, std::size_t Height, std::size_t Width, operand A>
 constexpr auto as_image(A) {
   static_assert(Channels > 0 && Height > 0 && Width > 0,
-                "as_image<Channels, Height, Width>(x): one of the three is 0; write the number of "
-                "maps, and the rows and columns of each");
+                "as_image<Channels, Height, Width>(x): one of the three numbers is 0; set them to "
+                "the number of maps, and to the rows and columns of each map");
   return term<op::as_image<Channels, Height, Width>, A>{};
 }
 
 template <convolution_options Options>
 consteval void check_convolution() {
   static_assert(Options.kernel > 0 && Options.stride > 0 && Options.groups > 0,
-                "convolve<{.kernel, .stride, .groups}>(x, w): one of the three is 0; write at "
-                "least 1");
+                "convolve<{.kernel, .stride, .groups}>(x, w): one of the three options is 0; set "
+                "each to at least 1");
 }
 /// A convolution, as torch.nn.functional.conv2d: each output channel is the sum over the windows of
 /// its group's input channels, times its weights.
@@ -356,9 +364,10 @@ constexpr auto convolve(X, W, B) {
 
 template <class Row, pool_options Options, operand X>
 constexpr auto pool_of(X) {
-  static_assert(Options.kernel > 0 && 2 * Options.padding <= Options.kernel,
-                "max_pool or average_pool<{.kernel, .padding}>(x): a window needs an element; "
-                "write a kernel of at least 1, and a padding of at most half of it");
+  static_assert(
+      Options.kernel > 0 && 2 * Options.padding <= Options.kernel,
+      "max_pool or average_pool<{.kernel, .padding}>(x): some window would contain no element of "
+      "the image; set .kernel to at least 1 and .padding to at most half of .kernel");
   return term<op::pool<Row, Options>, X>{};
 }
 /// The greatest element of each window. The gradient is added to it, or to the first of equal
@@ -381,7 +390,8 @@ constexpr auto average_pool(X) {
 
 // ---- Operations with rows of their own ---------------------------------------------------------
 
-/// The row of a table for each token, as torch.nn.functional.embedding.
+/// For each token, the row of a table that the token numbers, as torch.nn.functional.embedding
+/// returns it.
 ///
 /// Shapes: table, a parameter (tokens, n); ids, an input of plait::tokens; result (rows, n).
 template <operand Table, operand Ids>
@@ -389,7 +399,8 @@ constexpr auto gather(Table, Ids) {
   return term<op::call<operation::gather_rows>, Ids, Table>{};
 }
 
-/// The integers of an input, converted to numbers for functions of elements. They have no gradient.
+/// The integers of an input, converted to real numbers for elementwise functions. They have no
+/// gradient.
 ///
 /// Shapes: ids, an input of plait::tokens or integers<n> (rows, n); result (rows, n).
 template <operand Ids>
@@ -397,7 +408,7 @@ constexpr auto number_of(Ids) {
   return term<op::map<arithmetic::to_number>, Ids>{};
 }
 
-/// The column of x that an integer gives, for each row.
+/// For each row, the element of x in the column that the row's integer numbers.
 ///
 /// Shapes: x (rows, n); ids, an input of plait::tokens (rows); result (rows, 1). An integer outside
 ///         of [0, n) gives 0, and its row has the gradient 0.
@@ -439,18 +450,19 @@ inline constexpr bool is_number<number<Numerator, Denominator>> = true;
 template <operand X, operand Gamma, operand Epsilon = number<1, 100000>>
 constexpr auto rms_norm(X, Gamma, Epsilon = {}) {
   static_assert(is_number<Epsilon>,
-                "rms_norm(x, gamma, epsilon): epsilon is a number, such as 1e-5_c");
+                "rms_norm(x, gamma, epsilon): epsilon must be a formula literal, such as 1e-5_c");
   return term<op::call<operation::rms_norm, Epsilon>, X, Gamma>{};
 }
 /// gamma (x - mean of the row) / sqrt(variance + epsilon) + beta.
 template <operand X, operand Gamma, operand Beta, operand Epsilon = number<1, 100000>>
 constexpr auto layer_norm(X, Gamma, Beta, Epsilon = {}) {
-  static_assert(is_number<Epsilon>,
-                "layer_norm(x, gamma, beta, epsilon): epsilon is a number, such as 1e-5_c");
+  static_assert(
+      is_number<Epsilon>,
+      "layer_norm(x, gamma, beta, epsilon): epsilon must be a formula literal, such as 1e-5_c");
   return term<op::call<operation::layer_norm, Epsilon>, X, Gamma, Beta>{};
 }
 
-/// The number that the text of a constant denotes.
+/// The fraction that the characters of a literal denote, or a note that they denote none.
 struct parsed_number {
   long long numerator = 0, denominator = 1;
   bool is_number = true;
@@ -474,18 +486,22 @@ constexpr parsed_number parse_number(char const* text, int size) {
 
 }  // namespace plait::formula
 
-/// Numbers of formulas: `using namespace plait::literals;`.
+/// Literals for numbers in formulas, such as 1e-5_c; enable them with `using namespace
+/// plait::literals;`.
 namespace plait {
 inline namespace literals {
 
-/// A number in a formula, such as 0.5_c or 1e-5_c: formulas are types, so their numbers are, too.
+/// A number in a formula, such as 0.5_c or 1e-5_c. Formulas are types, so the numbers in them are
+/// types, too.
 ///
 /// Errors: a number with more digits than a long long holds does not compile.
 template <char... Characters>
 constexpr auto operator""_c() {
   constexpr char text[]{Characters...};
   constexpr auto parsed = formula::parse_number(text, sizeof...(Characters));
-  static_assert(parsed.is_number, "0.5_c: write digits, a point and an exponent only");
+  static_assert(parsed.is_number,
+                "a formula literal such as 0.5_c has other characters than digits, a point and an "
+                "exponent; write it like 0.5_c or 1e-5_c");
   return formula::number<parsed.numerator, parsed.denominator>{};
 }
 

@@ -15,7 +15,7 @@
 #include "plait/operation/rows.hpp"
 #include "plait/tensor/functions.hpp"
 
-/// The terms of a formula as a program writes them, for errors.
+/// The terms of a formula in the notation of the program, for error messages.
 namespace plait::formula {
 
 /// A text that is made in a constant expression. Characters beyond its capacity are dropped.
@@ -69,7 +69,8 @@ class made_text {
 
 // ---- Terms as they are written ------------------------------------------------------------------
 
-/// The name of a program's own function: the name of its type, or "f" for a lambda.
+/// Returns the name of a function that the program defines: the name of the function's type, or "f"
+/// for a lambda.
 template <class Function>
 constexpr made_text<48> name_of_function() {
   made_text<48> out;
@@ -78,7 +79,7 @@ constexpr made_text<48> name_of_function() {
   return out.size() == 0 ? made_text<48>("f") : out;
 }
 
-/// The name of an operation or function; empty for a program's own function.
+/// The name of an operation or function in formulas; empty for a function that the program defines.
 template <class Function>
 inline constexpr char const* word_of = "";
 template <>
@@ -151,17 +152,18 @@ inline constexpr char const* word_of<op::call<operation::gather_rows>> = "gather
 template <class Row, class... Numbers>
 inline constexpr char const* word_of<op::call<Row, Numbers...>> = Row::is.name;
 
-/// A term, as a program writes it.
+/// The parts of a term from which its text in the notation of the program is written.
 struct written_term {
   made_text<48> word;
-  int operands[node::most_operands]{};  ///< the numbers of the operands' terms
+  int operands[node::most_operands]{};  ///< the numbers of the terms that are the operands
   int count = 0;
   bool is_transposed = false;  ///< the second operand is written as transposed(...)
   bool is_infix = false;
-  bool is_reversed = false;  ///< the operands are written in the reverse order of the row
-  int rank = 0;              ///< the number of dimensions of a parameter, else 0
+  bool is_reversed = false;  ///< the program writes the operands in the reverse order of the
+                             ///< operation's declaration
+  int rank = 0;              ///< the number of dimensions of a parameter; 0 for other terms
   int lengths[2]{};          ///< the lengths of a parameter
-  operation::row const* row = nullptr;  ///< the row of an operation, if it has one
+  operation::row const* row = nullptr;  ///< the declaration of the operation, if it has one
 
   /// Returns the precedence of the operator of a term.
   [[nodiscard]] constexpr int strength() const {
@@ -171,7 +173,7 @@ struct written_term {
   }
 };
 
-/// The terms of a formula, as a program writes them.
+/// All terms of a formula as `written_term` objects.
 template <class Terms, class List = typename Terms::list>
 struct written_terms;
 template <class Terms, class... Term>
