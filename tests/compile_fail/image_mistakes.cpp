@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: conv2d or pooling: a kernel of Kernel does not fit into an image of Length with
+// first: conv2d or pooling: the kernel has Kernel rows or columns, but the image has only
 // expect: Kernel = 7; long unsigned int Length = 4; long unsigned int Padding = 1
-// first: conv2d<Image, Outputs, {.groups}>: Groups groups do not divide Channels channels
+// first: conv2d<Image, Outputs, {.groups}>: Groups does not divide Channels, the number of
 // expect: Channels = 6; long unsigned int Outputs = 8; long unsigned int Groups = 4
-// first: conv2d or pooling: the stride is 0, so that all windows would be equal
-// first: max_pool or average_pool: a padding of Padding is more than half the Kernel
-// first: group_norm<Image, Groups>: Groups groups do not divide the Channels channels
+// first: conv2d or pooling: the stride is 0, so all windows would be the same; set the stride
+// first: max_pool or average_pool: Padding is more than half of Kernel; set the padding to at
+// first: group_norm<Image, Groups>: Groups does not divide Channels, the number of channels of
 // first: group_norm<Image, Groups, {.epsilon}>: epsilon must be positive
 // first: sequential<...>: the layer at Position takes images of InputChannels channels
-// first: image<Channels, Height, Width>: one of the three is 0
-// first: this layer works on images, and its first argument is not an image; write
+// first: image<Channels, Height, Width>: one of the three numbers
+// first: this layer reads images, but its first template argument is not an image; write
 #include "plait/layer/combinators.hpp"
 #include "plait/nn/conv2d.hpp"
 #include "plait/nn/group_norm.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: linear<In, Out, {.padded_to}>: padding follows Out outputs that are stored
+// first: linear<In, Out, {.padded_to}>: padding can only follow outputs that are stored one
 #include "plait/nn/linear.hpp"
 
 #ifdef PLAIT_EXPECT_FAIL

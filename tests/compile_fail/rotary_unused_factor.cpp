@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: rotary<..., {.factor}>: without a scaling nothing heeds factor
+// first: rotary<..., {.factor}>: factor has no effect without a scaling; set .scaling to
 #include "plait/nn/rotary.hpp"
 
 namespace nn = plait::nn;

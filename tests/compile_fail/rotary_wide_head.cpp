@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: rotary<Width, HeadWidth, Sequence>: HeadWidth may be 512 at most
+// first: rotary<Width, HeadWidth, Sequence>: HeadWidth must be at most 512
 #include "plait/nn/rotary.hpp"
 
 #ifdef PLAIT_EXPECT_FAIL

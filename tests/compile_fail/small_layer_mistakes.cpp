@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // first: slice<Width, First, Count>: Count is 0, or First + Count is more than Width;
-// first: concat<Widths...>: it takes two to four inputs, as many as a fan_out has
-// first: upsample<Image, Factor>: Factor is 0, so the output would be empty; write how
-// first: class_weights<Weights...>: weights are not negative, and there is one for each
+// first: concat<Widths...>: a concat has two to four inputs, because a fan_out has at most
+// first: upsample<Image, Factor>: Factor is 0, so the output would be empty; set Factor to the
+// first: class_weights<Weights...>: there must be one weight for each class, and no weight may
 // first: weighted_cross_entropy<Weights, {.smoothing}>: smoothing spreads a label
-// first: loss_of_part<Loss, {.outputs, .first_output}>: Loss takes Taken outputs from
-// first: loss_of_part<Loss, {.targets, .first_target}>: Loss takes TakenTargets targets
-// first: loss_of_part<Loss, Part>: Loss takes several integers for each row; take a loss that
+// first: loss_of_part<Loss, {.outputs, .first_output}>: Loss reads Taken outputs, beginning
+// first: loss_of_part<Loss, {.targets, .first_target}>: Loss reads TakenTargets targets,
+// first: loss_of_part<Loss, Part>: Loss reads several integers for each row; use a loss whose
 // first: derivative_of<Function>: Function cannot be called with a plait::ext::dual_number
 #include "plait/nn/activation.hpp"
 #include "plait/nn/concat.hpp"

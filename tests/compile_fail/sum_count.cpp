@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: sum<Width, Count>: Count inputs are added up, two to four
+// first: sum<Width, Count>: Count must be from 2 to 4, because a fan_out has two to four
 #include "plait/nn/sum.hpp"
 
 #ifdef PLAIT_EXPECT_FAIL

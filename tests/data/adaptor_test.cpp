@@ -303,21 +303,25 @@ TEST(Adaptor, SaysWhatDoesNotFit) {
     char const* text;
   } const all[]{
       {[&] { (void)(data | plait::take(41)); },
-       "take: 41 samples are asked for of 40; it takes at least 1 and no more than there are"},
-      {[&] { (void)(data | plait::take(0)); }, "take: 0 samples are asked for of 40"},
+       "take: 41 samples were requested from a data set of 40; request at least 1 sample, and at "
+       "most all"},
+      {[&] { (void)(data | plait::take(0)); },
+       "take: 0 samples were requested from a data set of 40"},
       {[&] { (void)(data | plait::crop<7, 8>); },
-       "crop<7, 8>: pieces are cut out of pictures of 2 x 6 x 8, which are too small"},
+       "crop<7, 8>: a region cannot be cut out of pictures of 2 x 6 x 8, which are smaller than "
+       "the region"},
       {[&] { (void)(data | plait::random_crop<11, 8>(2)); },
-       "random_crop<11, 8>: pieces are cut out of pictures of 2 x 6 x 8 with a padding of 2, "},
+       "random_crop<11, 8>: a region cannot be cut out of pictures of 2 x 6 x 8 with a padding of "
+       "2, "},
       {[&] { (void)(data | plait::random_flip(1.5)); },
        "random_flip: chance is 1.5; it must be from 0 to 1"},
       {[&] { (void)(data | plait::normalize({1, 2, 3}, {1, 2, 3})); },
-       "normalize: 3 means and 3 deviations for samples of width 96 in 2 channels; give one of "
-       "each for all, or one for each feature or channel"},
+       "normalize: 3 means and 3 deviations for samples of width 96 in 2 channels; pass one mean "
+       "and one deviation for all features, or one of each for every feature or channel"},
       {[&] { (void)(data | plait::normalize({1, 2}, {1, 2, 3})); }, "normalize: 2 means and 3 "},
       {[&] { (void)(data | plait::normalize({1, 2}, {1, 0})); },
-       "normalize: mean 2 and deviation 0 at place 1; they must be finite, and a deviation above "
-       "0"},
+       "normalize: mean 2 and deviation 0 at place 1; both must be finite, and the deviation must "
+       "be above 0"},
       {[&] { (void)(data | plait::normalize(std::nan(""), 1)); }, "normalize: mean nan and "},
   };
   for (auto const& [make, text] : all)
@@ -329,8 +333,8 @@ TEST(Adaptor, ComparesTheShapeOfPicturesWithSamples) {
     [[nodiscard]] plait::picture_shape picture_shape() const { return {3, 6, 8}; }
   } const data;
   EXPECT_NE(text_of_error([&] { (void)(data | plait::random_flip()); })
-                .find("random_flip: the data set says that its pictures are 3 x 6 x 8, and its "
-                      "samples are 1 x 96 features"),
+                .find("random_flip: the data set declares pictures of the shape 3 x 6 x 8, but its "
+                      "samples have the shape 1 x 96 features"),
             std::string::npos);
 }
 

@@ -132,8 +132,8 @@ TEST_F(ByteText, AFileLargerThanTheMemoryIsRefused) {
   ASSERT_EQ(::setrlimit(RLIMIT_AS, &limit), 0);
   auto const text = refusal([&] { (void)byte_text::from_file(huge, 8); });
   ASSERT_EQ(::setrlimit(RLIMIT_AS, &old_limit), 0);
-  EXPECT_EQ(text,
-            "text file '" + huge.string() + "' has 8796093022208 bytes, too many for the memory");
+  EXPECT_EQ(text, "text file '" + huge.string() +
+                      "' has 8796093022208 bytes, which do not fit into memory");
 }
 #endif
 

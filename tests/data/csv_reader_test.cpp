@@ -105,7 +105,7 @@ TEST(CsvReader, LinesAreCountedWithinCellsToo) {
   EXPECT_EQ(read("a\r\n\"b\r\nb\rb\nb\"\n\nc,\"d", ',', rows),
             "table 't.csv': line 7 begins a quoted cell that does not end (cell 2)");
   EXPECT_EQ(read("a\n\"b\nb\"c", ',', rows),
-            "table 't.csv': line 3 has more text after the quote that ends cell 1");
+            "table 't.csv': line 3 has text after the quotation mark that ends cell 1");
 }
 
 }  // namespace

@@ -119,9 +119,10 @@ TEST(InMemory, SamplesAreSequences) {
     data(features, {1, 2, 3}, {.length = 3, .width = 2, .targets_per_sample = true});
     FAIL();
   } catch (plait::size_mismatch const& error) {
-    EXPECT_STREQ(error.what(),
-                 "in_memory: 12 features are not rows of width 2 for 3 targets of width 1 in "
-                 "sequences of 3 positions, with targets for each sample");
+    EXPECT_STREQ(
+        error.what(),
+        "in_memory: 12 features are not as many as rows of width 2 for 3 targets of width 1 in "
+        "sequences of 3 positions, with targets for each sample");
   }
 }
 

@@ -142,7 +142,7 @@ TEST(SplitData, AnEmptyPartIsRefusedWithBothNumbers) {
   };
   for (double const fraction : {0.0, 1.0, -0.5, 1.5, std::nan(""), HUGE_VAL})
     says(10, fraction, "above 0 and below 1");
-  says(10, 80, "split_data: the fraction is 80.000000; it is the share of the first part");
+  says(10, 80, "split_data: the fraction is 80.000000; it must be above 0 and below 1");
   says(3, 0.1,
        "split_data: a fraction of 0.100000 of 3 samples gives parts of 0 and 3; each part needs");
   says(3, 0.9, "of 3 samples gives parts of 3 and 0;");

@@ -177,14 +177,13 @@ TEST_F(Table, BadRowsAreRefusedInOneSentence) {
   EXPECT_EQ(refusal("x,y\n1,2\n\n1,2,3\n"), ": line 4 has 3 cells, but the header has 2");
   EXPECT_EQ(refusal("1,2\n3\n", {.targets = {"1"}, .header = false}),
             ": line 2 has 1 cells, but the first row has 2");
-  EXPECT_EQ(
-      refusal("x,y\n1,2\n1.5.2,2\n"),
-      ": line 3 has '1.5.2' in the column 'x', which is not a number; write columns of words in "
-      ".one_hot or .numbered, columns to be left out in .ignored, and words that mark a "
-      "missing value in .missing_words");
+  EXPECT_EQ(refusal("x,y\n1,2\n1.5.2,2\n"),
+            ": line 3 has '1.5.2' in the column 'x', which is not a number; list columns of words "
+            "in .one_hot or .numbered, and unused columns in .ignored; list words that mark a "
+            "missing value in .missing_words");
   EXPECT_EQ(refusal("x,y\n1,two\n"),
             ": line 2 has 'two' in the column 'y', which is not a number; for classes write "
-            "plait::table<float>, and words that mark a missing value in .missing_words");
+            "plait::table<float>; list words that mark a missing value in .missing_words");
   for (auto const* const cell :
        {"0x10", "1_000", "1 2", "+-1", "+", "-", ".", "e5", "1e", "nan1", "--1", "1\x01", "\xef"})
     EXPECT_NE(refusal("x,y\n" + std::string(cell) + ",1\n").find("', which is not a number; "),
@@ -198,16 +197,16 @@ TEST_F(Table, BadRowsAreRefusedInOneSentence) {
   EXPECT_EQ(refusal("x,y\n1e999,2\n"),
             ": line 2 has '1e999' in the column 'x', which is not a finite number of 32 bits");
   EXPECT_EQ(refusal("x,y\n1,2\n,2\n"),
-            ": line 3 has '' in the column 'x', which is missing; give table_options::missing a "
-            "number to stand for it, or write .keep_missing = true, for plait::normalize to put "
-            "the mean there");
+            ": line 3 has '' in the column 'x', which is missing; set table_options::missing to a "
+            "number that replaces it, or set .keep_missing = true, so that plait::normalize "
+            "replaces it by the mean");
   EXPECT_EQ(refusal("x,y\n1,\"2\n"), ": line 2 begins a quoted cell that does not end (cell 2)");
-  EXPECT_EQ(refusal("x,y\n1,\"2\"2\n"), ": line 2 has more text after the quote that ends cell 2");
-  EXPECT_EQ(
-      refusal("x,y\n\x1b[31m,2\n"),
-      ": line 2 has '\\x1b[31m' in the column 'x', which is not a number; write columns of words "
-      "in .one_hot or .numbered, columns to be left out in .ignored, and words that mark a missing "
-      "value in .missing_words");
+  EXPECT_EQ(refusal("x,y\n1,\"2\"2\n"),
+            ": line 2 has text after the quotation mark that ends cell 2");
+  EXPECT_EQ(refusal("x,y\n\x1b[31m,2\n"),
+            ": line 2 has '\\x1b[31m' in the column 'x', which is not a number; list columns of "
+            "words in .one_hot or .numbered, and unused columns in .ignored; list words that mark "
+            "a missing value in .missing_words");
   EXPECT_EQ(refusal<table<float>>("x,y\n1,\n2,nan\n"),
             " has no class in the column 'y': all its cells are missing");
 }
@@ -229,12 +228,13 @@ TEST_F(Table, BadColumnsAreRefusedInOneSentence) {
             " has no column '1'; its columns are '0'; if '\\t' separates the cells, write "
             ".separator = '\\t'");
   EXPECT_EQ(refusal("\"x,z\"\n1\n"), " has no column 'y'; its columns are 'x,z'");
+  EXPECT_EQ(refusal("\"x\";\"y\"\n1;2\n"),
+            ": line 1 has text after the quotation mark that ends cell 1; if ';' separates the "
+            "cells, write "
+            ".separator = ';'");
   EXPECT_EQ(
-      refusal("\"x\";\"y\"\n1;2\n"),
-      ": line 1 has more text after the quote that ends cell 1; if ';' separates the cells, write "
-      ".separator = ';'");
-  EXPECT_EQ(refusal("y\n1\n"),
-            " has 1 columns, all of which are targets or ignored; none is left for features");
+      refusal("y\n1\n"),
+      " has 1 columns, all of which are targets or ignored, so no column is left for features");
   EXPECT_EQ(refusal("x,y\n1,2\n", {.targets = {"y", "y"}}),
             "table_options::targets names the column 'y' twice");
   EXPECT_EQ(refusal("x,y\n1,2\n", {.targets = {"y"}, .ignored = {"y"}}),
@@ -245,21 +245,22 @@ TEST_F(Table, BadColumnsAreRefusedInOneSentence) {
 
 TEST_F(Table, BadOptionsAreRefusedInOneSentence) {
   EXPECT_EQ(refusal("x\n", {.targets = {}}),
-            "table_options::targets names no column; name those to be predicted");
+            "table_options::targets lists no column; list the columns that the model must predict");
   EXPECT_EQ(refusal<table<float>>("x\n", {.targets = {"x", "y"}}),
-            "table_options::targets names 2 columns, of which the classes are one; for real "
-            "numbers write plait::table<float, float>");
+            "table_options::targets names 2 columns, but a table of classes has exactly one target "
+            "column; for real numbers write plait::table<float, float>");
   EXPECT_EQ(refusal("x\n", {.targets = {"x"}, .classes = {"a"}}),
             "table_options::classes has 1 words, but the targets are real numbers; for classes "
             "write plait::table<float>");
   EXPECT_EQ(refusal<table<float>>("x\n", {.targets = {"x"}, .classes = {"b", "a", "b"}}),
             "table_options::classes has the word 'b' twice");
   EXPECT_EQ(refusal<table<float>>("x\n", {.targets = {"x"}, .classes = {"b", ""}}),
-            "table_options::classes has the word '', which stands for a missing class");
+            "table_options::classes has the word '', which marks a missing class");
   EXPECT_EQ(refusal<table<float>>("x\n", {.targets = {"x"}, .classes = {"b", "NaN"}}),
-            "table_options::classes has the word 'NaN', which stands for a missing class");
-  EXPECT_EQ(refusal("x\n", {.targets = {"x"}, .missing = 1, .keep_missing = true}),
-            "table_options::missing is 1, but keep_missing is true; write one of the two");
+            "table_options::classes has the word 'NaN', which marks a missing class");
+  EXPECT_EQ(
+      refusal("x\n", {.targets = {"x"}, .missing = 1, .keep_missing = true}),
+      "table_options::missing is 1, but keep_missing is true; set only one of the two options");
   for (char const bad : {'"', '\n', '\r', '0', 'e', '.', '-', '\0'})
     EXPECT_TRUE(refusal("x\n", {.targets = {"x"}, .separator = bad})
                     .starts_with("table_options::separator is '"));
@@ -324,8 +325,8 @@ TEST_F(Table, ColumnsOfWordsBecomeFeatures) {
   EXPECT_EQ(inputs(other, 0), inputs(data, 0));
   EXPECT_EQ(refusal("port,x,deck,size,y\nS,1,b,10,1\nQ,1,b,10,1\n", options),
             ": line 3 has 'Q' in the column 'port', which is not one of the words that "
-            "table_options::words has for it: 'C', 'S'; train with a table that has the word, or "
-            "write it in .missing_words");
+            "table_options::words lists for this column: 'C', 'S'; train with a table that "
+            "contains the word, or list the word in .missing_words");
   options.missing.reset();
   EXPECT_TRUE(refusal("port,x,deck,size,y\nS,1,NA,10,1\n", options)
                   .starts_with(": line 2 has 'NA' in the column 'deck', which is missing; "));
@@ -350,7 +351,7 @@ TEST_F(Table, WrongColumnsOfWordsAreRefusedInOneSentence) {
             "table_options::words has for the column 'a' the word 'u' twice");
   options.words = {{"a", {"u", " "}}, {"b", {"v"}}};
   EXPECT_EQ(refusal(text, options),
-            "table_options::words has for the column 'a' the word ' ', which stands for a missing "
+            "table_options::words has for the column 'a' the word ' ', which marks a missing "
             "word");
   EXPECT_EQ(refusal(text, {.targets = {"y"}, .one_hot = {"a"}, .numbered = {"a"}}),
             "table_options::numbered names the column 'a', which is in one_hot");
@@ -360,14 +361,15 @@ TEST_F(Table, WrongColumnsOfWordsAreRefusedInOneSentence) {
             "table_options::one_hot names the column 'a', which is ignored");
   EXPECT_EQ(refusal(text, {.targets = {"y"}, .numbered = {"y"}}),
             "table_options::numbered names the column 'y', which is a target");
-  EXPECT_EQ(refusal("a,y\nnan,1\n,1\n", {.targets = {"y"}, .one_hot = {"a"}}),
-            " has no word in the column 'a': all its cells are missing; write it in .ignored");
+  EXPECT_EQ(
+      refusal("a,y\nnan,1\n,1\n", {.targets = {"y"}, .one_hot = {"a"}}),
+      " has no word in the column 'a': all its cells are missing; list the column in .ignored");
   std::string many = "a,y\n";
   for (int i = 0; i < 1001; ++i) many += "w" + std::to_string(i) + ",1\n";
-  EXPECT_EQ(
-      refusal(many, {.targets = {"y"}, .one_hot = {"a"}}),
-      ": line 1002 has 'w1000' in the column 'a', which has more than 1000 words; write it in "
-      ".numbered or .ignored");
+  EXPECT_EQ(refusal(many, {.targets = {"y"}, .one_hot = {"a"}}),
+            ": line 1002 has 'w1000' in the column 'a', which has more than 1000 words; list the "
+            "column in "
+            ".numbered or .ignored");
   EXPECT_EQ(refusal(many, {.targets = {"y"}, .numbered = {"a"}}), "no input_error");
   EXPECT_EQ(refusal("a,y\nu,1\nv,1,2\n", {.targets = {"y"}, .one_hot = {"a"}}),
             ": line 3 has 3 cells, but the header has 2");
@@ -406,10 +408,10 @@ TEST_F(Table, MissingFeaturesDoNotReachATraining) {
   };
   EXPECT_EQ(refused([&] { plait::detail::require_features(data | plait::take(1)); }),
             "batches: features are missing in table('t.csv', 2 rows, 2 features, 2 classes) | "
-            "take(1); write data | plait::normalize::from(train), which puts their mean in the "
-            "training part there, or give table_options::missing a number");
+            "take(1); write data | plait::normalize::from(train), which replaces missing features "
+            "by their mean in the training part, or set table_options::missing to a number");
   EXPECT_EQ(refused([&] { (void)plait::normalize::from(data); }),
-            "normalize::from: feature 1 is missing in all 2 samples; leave its column out by "
+            "normalize::from: feature 1 is missing in all 2 samples; list its column in "
             "table_options::ignored");
   EXPECT_EQ(refused([&] { plait::detail::require_features(data | plait::normalize(0, 1)); }),
             "no input_error");

@@ -149,14 +149,14 @@ TEST_F(TensorTable, WrongTensorsAreRefusedInOneSentence) {
       refusal({x, {"y", "U8", "3", "abc"}}),
       ": tensor 'x' has the shape (2, 3), but 'y' has (3); both must have the same number of rows");
   EXPECT_EQ(refusal({{"x", "U8", "", "a"}, y}),
-            ": tensor 'x' has the shape (); it must have a row for each sample, with at least one "
-            "number");
+            ": tensor 'x' has the shape (); it must have one row for each sample, and at least one "
+            "number in each row");
   EXPECT_EQ(refusal({{"x", "U8", "0,3", ""}, {"y", "U8", "0", ""}}),
-            ": tensor 'x' has the shape (0, 3); it must have a row for each sample, with at least "
-            "one number");
+            ": tensor 'x' has the shape (0, 3); it must have one row for each sample, and at least "
+            "one number in each row");
   EXPECT_EQ(refusal({{"x", "U8", "2,0", ""}, y}),
-            ": tensor 'x' has the shape (2, 0); it must have a row for each sample, with at least "
-            "one number");
+            ": tensor 'x' has the shape (2, 0); it must have one row for each sample, and at least "
+            "one number in each row");
   EXPECT_EQ(refusal({{"x", "I16", "2", "abcd"}, y}),
             ": tensor 'x' holds I16; only F64, F32, F16, BF16, I64, I32 and U8 can be read as "
             "samples");

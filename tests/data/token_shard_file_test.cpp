@@ -122,20 +122,20 @@ TEST_F(TokenShardFile, BadFilesAreRefusedInOneSentence) {
   EXPECT_EQ(refusal(file("cut", bytes({1, 2, 3, 4}).substr(0, 1023))),
             "has 1023 bytes, fewer than its header of 1024");
   std::string const bare = bytes(std::vector<unsigned>(1000, 7)).substr(1024);
-  EXPECT_EQ(
-      refusal(file("bare", bare)),
-      "begins with 458759 instead of 20240520 or 20240801: it is not a file of tokens of 16 or "
-      "32 bits after a header of 256 int32 (bare tokens need the header)");
+  EXPECT_EQ(refusal(file("bare", bare)),
+            "begins with 458759 instead of 20240520 or 20240801: it is not a token file, which has "
+            "a header of 256 int32 and then tokens of 16 or 32 bits; add the header to a file that "
+            "has only tokens");
   EXPECT_EQ(refusal(file("version", bytes({1, 2, 3, 4}, {20240520, 2, 4}))),
-            "has version 2, only version 1 can be read");
+            "has version 2, but only version 1 can be read");
   EXPECT_EQ(refusal(file("fewer", bytes({1, 2, 3, 4}, {20240520, 1, 5}))),
-            "should have 5 tokens of 16 bits by its header, but 8 bytes follow it");
+            "should have 5 tokens of 16 bits according to its header, but 8 bytes follow it");
   EXPECT_EQ(refusal(file("more", bytes({1, 2, 3, 4}, {20240520, 1, 3}))),
-            "should have 3 tokens of 16 bits by its header, but 8 bytes follow it");
+            "should have 3 tokens of 16 bits according to its header, but 8 bytes follow it");
   EXPECT_EQ(refusal(file("half", bytes({1, 2, 3, 4}) + 'x')),
-            "should have 4 tokens of 16 bits by its header, but 9 bytes follow it");
+            "should have 4 tokens of 16 bits according to its header, but 9 bytes follow it");
   EXPECT_EQ(refusal(file("negative", bytes({1, 2, 3, 4}, {20240520, 1, -1}))),
-            "should have -1 tokens of 16 bits by its header, but 8 bytes follow it");
+            "should have -1 tokens of 16 bits according to its header, but 8 bytes follow it");
   auto const brief = file("brief", bytes({1, 2, 3, 4}));
   EXPECT_EQ(refusal(brief, 4), "has 4 tokens; one sequence of 4 needs at least 4 + 1");
   EXPECT_EQ(refusal(brief, 3), "no input_error");

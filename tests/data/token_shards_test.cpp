@@ -157,7 +157,8 @@ TEST_F(TokenShards, WrongFilesAndOptionsAreRefusedInOneSentence) {
             "token_shards: 2 files have 5 tokens; one sequence of 5 needs at least 5 + 1");
   EXPECT_EQ(opening({a}, {.sequence = 3, .vocabulary = 9}),
             "token file 'a' has 3 tokens; one sequence of 3 needs at least 3 + 1");
-  EXPECT_EQ(opening({}, {.sequence = 3, .vocabulary = 9}), "token_shards: no file is given");
+  EXPECT_EQ(opening({}, {.sequence = 3, .vocabulary = 9}),
+            "token_shards: the list of files is empty");
   EXPECT_EQ(opening({a, w}, {.sequence = 3, .vocabulary = 9}),
             "token file 'w' has tokens of 32 bits, but 'a' tokens of 16 bits");
   EXPECT_EQ(opening({a, folder_ / "c"}, {.sequence = 3, .vocabulary = 9}),
@@ -170,10 +171,11 @@ TEST_F(TokenShards, WrongFilesAndOptionsAreRefusedInOneSentence) {
             "token_options::vocabulary is 2147483649; it must be from 1 to 2147483648");
   std::ofstream(folder_ / "v") << header(narrow, 0).replace(4, 1, "\7");
   EXPECT_EQ(opening({folder_ / "v"}, {.sequence = 2, .vocabulary = 9}),
-            "token file 'v' has version 7, only version 1 can be read");
+            "token file 'v' has version 7, but only version 1 can be read");
   std::ofstream(folder_ / "h") << header(wide, 2) << "1234";
   EXPECT_EQ(opening({folder_ / "h"}, {.sequence = 2, .vocabulary = 9}),
-            "token file 'h' should have 2 tokens of 32 bits by its header, but 4 bytes follow it");
+            "token file 'h' should have 2 tokens of 32 bits according to its header, but 4 bytes "
+            "follow it");
 }
 
 // Readers of tokens, tables and texts know the same kinds of other files.

@@ -415,7 +415,7 @@ if [[ -n "$("$train_gpt" --list-plans --size gpt2 2>/dev/null)" ]]; then
   refused "token file 'empty' has 0 bytes, fewer than its header of 1024" "${gpt2[@]}" empty
   refused "token file 'bare_tokens' begins with 0 instead of 20240520" "${gpt2[@]}" bare_tokens
   refused "token file 'new_tokens' has version 2" "${gpt2[@]}" new_tokens
-  refused "should have 1026 tokens of 16 bits by its header, but 2050 bytes follow it" "${gpt2[@]}" cut_tokens
+  refused "should have 1026 tokens of 16 bits according to its header, but 2050 bytes follow it" "${gpt2[@]}" cut_tokens
   refused "has 1024 tokens; one sequence of 1024 needs at least 1024 + 1" "${gpt2[@]}" few_tokens
   # Files of tokens are not read before they are trained on.
   is_late=yes refused "has the token 50257 at place 1024" "${gpt2[@]}" strange_token

@@ -216,8 +216,8 @@ TEST(Ahead, RefusesNumbersThatMeanNothing) {
     EXPECT_EQ(said({.ahead = 1, .readers = 0}),
               "batch_options::readers is 0; it must be from 1 to 1024");
     EXPECT_EQ(said({.readers = 4}),
-              "batch_options: .readers is 4 and .ahead is 0, so that they would have nothing to "
-              "do; write .ahead = 2, for example");
+              "batch_options: .readers is 4 but .ahead is 0, so the readers would have nothing to "
+              "read; set .ahead to a number such as 2, or leave .readers out");
   });
 }
 

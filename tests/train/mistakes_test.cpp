@@ -122,12 +122,12 @@ TEST(Mistakes, AStepThatBatchesDoNotHaveIsAnErrorWithBothNumbers) {
       EXPECT_SAYS(message_of<input_error>(ask), words);
     };
     says([&] { all.at(1000); },
-         "batches: the batch of step 1000 was asked for, and the epochs, 2 of 5 batches, end after "
-         "step 9; ask for an earlier step, or for more .epochs (0 for no end)");
-    says([&] { all.at(10); }, "the batch of step 10 was asked for");
+         "batches: the batch of step 1000 was requested, but the epochs, 2 of 5 batches, end after "
+         "step 9; request an earlier step, or set .epochs to a larger number (0 for no end)");
+    says([&] { all.at(10); }, "the batch of step 10 was requested");
     says([&] { (void)all.from(1000); },
-         "batches: those from step 1000 on were asked for, and the epochs, 2 of 5 batches, end");
-    says([&] { (void)all.from(11); }, "those from step 11 on were asked for");
+         "batches: those from step 1000 on were requested, but the epochs, 2 of 5 batches, end");
+    says([&] { (void)all.from(11); }, "those from step 11 on were requested");
     int left = 0;
     for (auto const& batch : all.from(9)) left += batch.microbatches;
     EXPECT_EQ(left, 1);

@@ -272,9 +272,10 @@ TEST(Reproducible, RefusesWhatDoesNotFit) {
   expect_refused(".microbatches is 2, but the job is reproducible<12>",
                  [] { train<with>(threads{.data_ranks = 2}, 2); });
   samples const data;
-  expect_refused("30 samples do not divide into the 12 slices of reproducible<12>", [&] {
-    launch<with>(threads{}, [&](auto& rank) { batches(data, global_batch<30>{}, rank); });
-  });
+  expect_refused(
+      "30 samples cannot be divided equally into the 12 slices of reproducible<12>", [&] {
+        launch<with>(threads{}, [&](auto& rank) { batches(data, global_batch<30>{}, rank); });
+      });
   expect_refused("got a batch of 1 microbatches, from slice 0 of 0 on", [&] {
     launch<with>(threads{}, [&](auto& rank) {
       auto trainer = plait::trainer<with>(rank, sgd{});

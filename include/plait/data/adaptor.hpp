@@ -27,8 +27,8 @@ struct adaptor_tag {};
 template <class A>
 concept data_adaptor = std::same_as<typename std::remove_cvref_t<A>::concept_tag, adaptor_tag>;
 
-/// The type in which an adaptor keeps its data set: the data set itself if it is a temporary, else
-/// a reference to it. A named data set must therefore outlive the adapted one.
+/// The type in which an adapted data set keeps its inner data set: by value if that is a temporary,
+/// else by reference. A named data set must therefore outlive the adapted data set.
 template <class Data>
 using held_data = std::conditional_t<std::is_lvalue_reference_v<Data>,
                                      std::remove_cvref_t<Data> const&, std::remove_cvref_t<Data>>;
@@ -92,7 +92,7 @@ class adapted_data {
   template <class Data>
   explicit adapted_data(std::in_place_t, Data&& data) : data_(std::forward<Data>(data)) {}
 
-  /// Returns the description of the inner data set, followed by the adaptor's.
+  /// Returns the description of the inner data set, followed by the description `adaptor`.
   [[nodiscard]] [[gnu::cold]] std::string followed_by(std::string const& adaptor) const {
     auto const inner = description_of(data_);
     return concat({(inner.empty() ? "data" : inner), " | ", adaptor});
@@ -116,16 +116,16 @@ consteval void check_adapted() {
   static_assert(
       dataset<Data>,
       "data | adaptor: the left side of | is not a data set; write plait::in_memory<float> "
-      "data(...) for samples in memory, or give a type of your own all of concept_tag, "
-      "element, size, sequence_length, inputs and targets, as plait/data/dataset.hpp has "
-      "them");
+      "data(...) for samples in memory. A data set type of your own must define concept_tag, "
+      "element, size, sequence_length, inputs and targets; see plait/data/dataset.hpp");
 }
 template <class Data>
 consteval void check_pictures() {
-  static_assert(picture_dataset<Data>,
-                "data | resize, crop, random_crop or random_flip: the data set has no pictures; "
-                "give it `plait::picture_shape picture_shape() const` that returns {channels, "
-                "height, width}, and features in that order");
+  static_assert(
+      picture_dataset<Data>,
+      "data | resize, crop, random_crop or random_flip: the samples of the data set are not "
+      "pictures; define `plait::picture_shape picture_shape() const` in the data set, which "
+      "returns {channels, height, width}, and return the features in that order");
 }
 
 }  // namespace plait::detail

@@ -9,7 +9,8 @@
 
 namespace plait {
 
-/// The options of batches: how often the data set is read, and in which way.
+/// The options of `plait::batches`: the number and order of the passes through the data set, and
+/// the way in which samples are read.
 struct batch_options {
   std::uint64_t seed = 0;
   sample_order how = sample_order::shuffled;
@@ -17,8 +18,8 @@ struct batch_options {
   /// The number of passes through the data set; with 0, the batches never end.
   std::uint64_t epochs = 1;
   /// The number of microbatches of a step, which run one after the other. 0 selects one microbatch
-  /// for each pipeline stage; in a reproducible<Slices> job, 0 selects one for each slice of the
-  /// rank, which is the only number that such a job accepts.
+  /// for each pipeline stage. A reproducible<Slices> job accepts only 0, which then selects one
+  /// microbatch for each slice of the rank.
   int microbatches = 0;
   /// The number of steps whose samples are read ahead, while earlier steps are trained. With 0, the
   /// samples of a step are read when the step begins.
@@ -26,16 +27,16 @@ struct batch_options {
   /// The number of threads of each rank that read ahead.
   int readers = 1;
   /// Makes batches whose samples have no random changes, as `trainer.evaluate(data, ...)` does. A
-  /// trainer refuses to train on such batches; of a random data set, it evaluates only such
-  /// batches.
+  /// trainer refuses to train on such batches. If a data set is random, the trainer evaluates only
+  /// such batches.
   bool for_evaluation = false;
 };
 
 namespace detail {
 
-/// Checks the numbers.
+/// Checks that each number in the options is in its range.
 ///
-/// Errors: input_error for a number that is not in its range.
+/// Errors: input_error that names the option and its range.
 [[gnu::cold]] void check(batch_options const& options);
 
 }  // namespace detail

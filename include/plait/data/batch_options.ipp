@@ -14,8 +14,8 @@ PLAIT_DECL void check(batch_options const& options) {
   require_range("batch_options::readers", options.readers, {1, 1024, "from 1 to 1024"});
   if (options.ahead == 0 && options.readers > 1)
     throw input_error({"batch_options: .readers is ", options.readers,
-                       " and .ahead is 0, so that they would have nothing to do; write .ahead = 2, "
-                       "for example"});
+                       " but .ahead is 0, so the readers would have nothing to read; set .ahead to "
+                       "a number such as 2, or leave .readers out"});
 }
 
 }  // namespace plait::detail

@@ -13,16 +13,17 @@ namespace detail {
 
 constexpr std::size_t samples_per_rank(std::size_t samples, int data_ranks) {
   if (data_ranks < 1 || samples % static_cast<std::size_t>(data_ranks) != 0)
-    throw input_error({"global_batch: ", samples, " samples do not divide over ", data_ranks,
-                       " data ranks; choose a batch that is a multiple of the data ranks"});
+    throw input_error(
+        {"global_batch: ", samples, " samples cannot be divided equally over ", data_ranks,
+         " data ranks; choose a batch size that is a multiple of the number of data ranks"});
   return samples / static_cast<std::size_t>(data_ranks);
 }
 
 constexpr std::size_t samples_per_slice(std::size_t samples, int slices) {
   if (samples % static_cast<std::size_t>(slices) != 0)
-    throw input_error({"global_batch: ", samples, " samples do not divide into ", "the ", slices,
-                       " slices of reproducible<", slices,
-                       ">; choose a batch that is a multiple of them"});
+    throw input_error({"global_batch: ", samples, " samples cannot be divided equally into ",
+                       "the ", slices, " slices of reproducible<", slices,
+                       ">; choose a batch size that is a multiple of the number of slices"});
   return samples / static_cast<std::size_t>(slices);
 }
 
@@ -84,7 +85,7 @@ struct per_rank_batch {
   static constexpr bool is_static = true;
   static constexpr std::size_t samples = Samples;
 
-  /// Returns the size of the batch of all data ranks together.
+  /// Returns the number of samples of one step on all data ranks together.
   [[nodiscard]] constexpr global_batch<> over(int data_ranks) const {
     return global_batch<>{data_ranks < 1 ? 0 : samples * static_cast<std::size_t>(data_ranks)};
   }
@@ -128,9 +129,9 @@ concept global_batch_size = detail::is_global_batch<B>;
 }  // namespace plait::ext
 
 namespace plait::detail {
-/// Gives a compile error with advice if the argument of a function is not a global batch. Functions
-/// use it as the type of a defaulted argument, because compilers then print nothing else before the
-/// sentence.
+/// Fails to compile, with advice, if the argument of a function is not a global batch. Functions
+/// use this type for a defaulted argument, because compilers then print nothing else before the
+/// message.
 template <class Batch>
 struct needs_global_batch {
   static_assert(!is_per_rank_batch<Batch>,
@@ -144,7 +145,7 @@ struct needs_global_batch {
 
 namespace plait::ext {
 
-/// Gives a compile error with advice if `Batch` is not a global batch.
+/// Fails to compile, with advice, if `Batch` is not a global batch.
 template <class Batch>
 consteval void require_global_batch() {
   static_cast<void>(detail::needs_global_batch<Batch>{});

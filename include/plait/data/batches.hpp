@@ -35,15 +35,16 @@ namespace plait::ext {
 /// The batches of one data rank, one for each step, in the memory of the rank's device.
 ///
 /// All ranks that differ only along the tensor or stage axis get the same samples. Each sample goes
-/// to exactly one data rank in an epoch. `Held` is the data set, or a reference to it. With
-/// `batch_options::ahead`, threads of the rank read the samples of the next steps, beginning at the
-/// first step that the program requests; the values of a batch do not depend on these threads.
-/// Cost:   one allocation and loader::fingerprint in the constructor. On the device each batch
-///         replaces the previous batch; the host has buffers for 1 + ahead batches.
-/// Errors: input_error if the samples of a data rank are not a multiple of the microbatches, or the
-///         samples of a batch not a multiple of the slices; also if the data set is smaller than
-///         one batch and partial batches are dropped; out_of_memory; error if the threads that read
-///         ahead cannot be started.
+/// to exactly one data rank in an epoch. `Held` is the data set, or a reference to it. If
+/// `batch_options::ahead` is not 0, threads of the rank read the samples of the next steps,
+/// beginning at the first step that the program requests. The values of a batch do not depend on
+/// these threads.
+/// Cost:   the constructor allocates once and computes loader::fingerprint. On the device each
+///         batch replaces the previous batch; the host has buffers for 1 + ahead batches.
+/// Errors: input_error if the number of samples of a data rank is not a multiple of the number of
+///         microbatches, if the number of samples of a batch is not a multiple of the number of
+///         slices, or if the data set is smaller than one batch and partial batches are dropped;
+///         out_of_memory; error if the threads that read ahead cannot be started.
 template <class Held, class Rank, class Element = void>
 class batch_range {
   using Data = std::remove_cvref_t<Held>;
@@ -66,7 +67,7 @@ class batch_range {
   /// The number of steps in one epoch.
   [[nodiscard]] std::size_t steps_per_epoch() const { return sampler_.batches_per_epoch(size_); }
 
-  /// Returns true for each step number after the last epoch.
+  /// Returns true if step `step` is after the last step of the last epoch.
   [[nodiscard]] bool is_past_end(std::uint64_t step) const {
     return epochs_ != 0 && step / steps_per_epoch() >= epochs_;
   }
@@ -98,7 +99,7 @@ class batch_range {
   iterator begin() { return {*this, 0}; }
   std::default_sentinel_t end() { return {}; }
 
-  /// The batches from step `step` on, which a resumed run still has to train.
+  /// The batches from step `step` on, which a resumed run still has to train on.
   class rest {
    public:
     rest(batch_range& range, std::uint64_t step) : range_(&range), step_(step) {}
@@ -111,12 +112,12 @@ class batch_range {
   };
   /// Returns the batches from `step` on; no batches if `step` is the step after the last.
   ///
-  /// Errors: input_error if `step` is later than that.
+  /// Errors: input_error if `step` is later than the step after the last.
   [[nodiscard]] rest from(std::uint64_t step) & {
     if (step > 0 && is_past_end(step - 1)) refuse(concat({"those from step ", step, " on were"}));
     return {*this, step};
   }
-  /// Deleted, because a loop would use the temporary after its destruction.
+  /// Deleted, because a loop over the result would use the temporary after its destruction.
   rest from(std::uint64_t step) && = delete;
 
   /// The properties by which ranks and checkpoints compare batches.
@@ -139,8 +140,8 @@ class batch_range {
   [[gnu::cold]] void cut_into_slices(int slices, int asked);
 
   [[gnu::cold]] void start_readers(batch_options const& options);
-  /// Fills one place (the memory of one sample) of a buffer. Reader threads call it, each with its
-  /// own loader.
+  /// Fills one place (the memory of one sample) of a buffer. Each reader thread calls this function
+  /// with its own loader.
   void fill(int reader, std::size_t buffer, std::uint64_t step, std::size_t place) {
     load(loaders_[static_cast<std::size_t>(reader)], host_[buffer], share_in(step), place);
   }
@@ -148,9 +149,9 @@ class batch_range {
   /// The samples of a step that this rank trains on.
   struct step_share {
     std::uint64_t epoch = 0;
-    std::size_t begin = 0;    // the batch's first sample, in the epoch's order
+    std::size_t begin = 0;    // place of the batch's first sample in the epoch's order
     std::size_t samples = 0;  // number of samples in the batch
-    sample_slice share{};     // this rank's part of the batch; unused with slices
+    sample_slice share{};     // this rank's part of the batch; unused if microbatches are slices
   };
   [[nodiscard]] step_share share_in(std::uint64_t step) const;
   /// Returns the number of the sample at a place of this rank's batch. Places are ordered by
@@ -184,7 +185,7 @@ class batch_range {
   lean_vector<host_type> host_;
   typename Rank::device_type::arena buffer_;
   batch_type batch_;
-  // Destroyed before the buffers that its threads fill.
+  // Declared last, so that it is destroyed before the buffers that its threads fill.
   std::optional<detail::reads_ahead> ahead_{};
 };
 
@@ -203,18 +204,19 @@ batch_range<Held, Rank, Element>::batch_range(Held&& data, global_batch<> size, 
   if (steps_per_epoch() == 0)
     throw input_error({"batches: a global batch of ", size.samples,
                        " samples is larger than the data set of ", data_.size(),
-                       " samples, so that an epoch has no step; use a smaller batch, or "
+                       " samples, so an epoch would have no step; use a smaller batch, or set "
                        ".last = plait::last_batch::keep"});
   batch_.together = rank.groups().samples_together();
   if (rank.groups().slices() > 0) cut_into_slices(rank.groups().slices(), options.microbatches);
   else cut_into_microbatches(options.microbatches);
   if (batch_.samples % batch_.together != 0)
-    throw input_error({"batches: a microbatch has ", batch_.samples,
-                       " samples on each data rank, but a layer of the job takes statistics of "
-                       "groups of samples, and ",
-                       batch_.together,
-                       " of them have to stay together; choose a batch and .microbatches that "
-                       "give each a multiple of that, or another .group"});
+    throw input_error(
+        {"batches: a microbatch has ", batch_.samples,
+         " samples on each data rank, but a layer of the job computes statistics of groups of "
+         "samples, and ",
+         batch_.together,
+         " samples of a group must be in the same microbatch; choose a batch size and "
+         ".microbatches so that each microbatch has whole groups, or change the layer's .group"});
   auto const pieces = static_cast<std::size_t>(batch_.microbatches);
   auto& loader = loaders_.front();
   batch_.sequence = data_.sequence_length();
@@ -281,9 +283,10 @@ std::size_t batch_range<Held, Rank, Element>::host_bytes() const {
 template <class Held, class Rank, class Element>
 void batch_range<Held, Rank, Element>::refuse(std::string const& what) const {
   auto const each = steps_per_epoch();
-  throw input_error({"batches: ", what, " asked for, and the epochs, ", epochs_, " of ", each,
-                     " batches, end after step ", epochs_ * each - 1,
-                     "; ask for an earlier step, or for more .epochs (0 for no end)"});
+  throw input_error(
+      {"batches: ", what, " requested, but the epochs, ", epochs_, " of ", each,
+       " batches, end after step ", epochs_ * each - 1,
+       "; request an earlier step, or set .epochs to a larger number (0 for no end)"});
 }
 
 template <class Held, class Rank, class Element>
@@ -294,7 +297,8 @@ void batch_range<Held, Rank, Element>::cut_into_microbatches(int asked) {
   if (per_rank % pieces != 0)
     throw input_error({"batches: a global batch of ", size_.samples, " gives ", per_rank,
                        " samples to each of ", data_ranks_,
-                       " data ranks, which do not divide into ", pieces, " microbatches"});
+                       " data ranks, which cannot be divided equally into ", pieces,
+                       " microbatches"});
   batch_.samples = per_rank / pieces;
 }
 
@@ -303,7 +307,8 @@ void batch_range<Held, Rank, Element>::cut_into_slices(int slices, int asked) {
   auto const mine = slice_tree(slices).of_rank(data_rank_, data_ranks_);
   if (asked > 0)
     throw input_error({"batches: .microbatches is ", asked, ", but the job is reproducible<",
-                       slices, ">, whose microbatches are its slices; leave .microbatches out"});
+                       slices,
+                       ">, in which each slice is one microbatch; leave .microbatches out"});
   batch_.slices = slices;
   batch_.first_slice = mine.first;
   batch_.microbatches = mine.count;
@@ -371,7 +376,7 @@ void batch_range<Held, Rank, Element>::allocate(std::size_t samples, std::size_t
         concat({"batches: a global batch of ", size_.samples, " samples gives ", samples,
                 " samples to each data rank, whose inputs and targets take ", each, " bytes each",
                 (buffers > 1 ? concat({", ", buffers, " times with .ahead"}) : std::string{}),
-                "; rank ", rank_.world_rank(), " has no room for them", why,
+                "; rank ", rank_.world_rank(), " has no memory for them", why,
                 "; use a smaller batch or more data ranks"}),
         {.asked = samples * each});
   };
@@ -401,9 +406,9 @@ template <class Data>
 struct needs_dataset {
   static_assert(is_dataset<Data>,
                 "batches(dataset, size, rank): the first argument is not a data set; write "
-                "plait::in_memory<float> data(...) for samples in memory, or give a type of your "
-                "own all of concept_tag, element, size, sequence_length, inputs and targets (of "
-                "features width, too), as plait/data/dataset.hpp has them");
+                "plait::in_memory<float> data(...) for samples in memory. A data set type of your "
+                "own must define concept_tag, element, size, sequence_length, inputs and targets "
+                "(and width, if its samples are features); see plait/data/dataset.hpp");
 };
 
 }  // namespace plait::detail
@@ -413,12 +418,12 @@ namespace plait {
 /// Returns the batches of `rank`: `for (auto const& batch : plait::batches(data,
 /// global_batch<64>{}, rank))`.
 ///
-/// Callers omit the last two arguments, whose types only check the other arguments and report
+/// Callers omit the last two arguments: their types only check the other arguments and report
 /// errors.
 ///
-/// Features have the type of the data set. If the job computes in another type, name that type:
-/// `plait::batches<plait::bfloat16>(data, ...)`. A named data set must outlive the batches; a
-/// temporary data set is moved into the batches.
+/// The features of a batch have the element type of the data set. If the job computes in another
+/// type, name that type: `plait::batches<plait::bfloat16>(data, ...)`. A named data set must
+/// outlive the batches; a temporary data set is moved into the batches.
 ///
 /// Example (tests/reference/names_in_use_test.cpp batches):
 ///     auto batches =
@@ -442,7 +447,7 @@ auto batches(Data&& data, Batch size, Rank& rank, batch_options const& options =
   return batches<void>(std::forward<Data>(data), size, rank, options);
 }
 
-/// Gives a compile error, because without a rank all ranks would read the same samples.
+/// Fails to compile, because without a rank all ranks would read the same samples.
 template <class Data, class Batch>
 auto batches(Data const&, Batch) {
   static_assert(!std::is_same_v<Data, Data>,

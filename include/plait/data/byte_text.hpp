@@ -20,9 +20,9 @@ void append_file(std::string& text, std::string const& path);
 }  // namespace detail
 
 /// A text as a data set for a language model that predicts each byte from the bytes before it. The
-/// text is cut into sequences. The inputs of sample i are the bytes from i * sequence on, its
-/// targets the same bytes shifted by one. With sequence 4, "to be or not" has the samples "to b"
-/// and "e or"; bytes after the last complete sequence are not used.
+/// text is cut into sequences. The inputs of sample i are `sequence` bytes, beginning at byte i *
+/// sequence; its targets are the bytes that follow each of them. With sequence 4, "to be or not"
+/// has the samples "to b" and "e or"; bytes after the last complete sequence are not used.
 ///
 /// Shapes: inputs, targets of a sample (sequence), values 0 to 255.
 /// Cost:   the text is read once and held in memory.
@@ -46,9 +46,9 @@ class byte_text {
   /// Makes a data set from a file.
   ///
   /// Errors: the errors of from_text; input_error if the file is missing, not a regular file or not
-  ///         readable, or if its first bytes show that it is not a text but, for example,
-  ///         compressed, a pointer of Git LFS or a file of weights. To use such bytes nevertheless,
-  ///         read them and call from_text.
+  ///         readable. Also input_error if the first bytes show that the file is not a text but,
+  ///         for example, compressed, a pointer of Git LFS or a file of weights; to use such bytes
+  ///         nevertheless, read them and call from_text.
   [[nodiscard]] static byte_text from_file(std::string const& path, std::size_t sequence);
 
   /// Makes a data set from several files, joined without a separator. `paths` is a range of paths

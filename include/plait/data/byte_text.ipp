@@ -20,7 +20,7 @@ PLAIT_DECL void append_file(std::string& text, std::string const& path) {
   try {
     text.resize(before + file.size());
   } catch (std::exception const&) {  // std::bad_alloc or std::length_error
-    file.name().refuse(concat({"has ", file.size(), " bytes, too many for the memory"}));
+    file.name().refuse(concat({"has ", file.size(), " bytes, which do not fit into memory"}));
   }
   file.read(std::as_writable_bytes(std::span(text).subspan(before)), 0);
 }

@@ -18,9 +18,9 @@
 
 namespace plait::ext {
 
-/// A data set of pictures that are cut to one size: the result of `data | crop<H, W>` and `data |
-/// random_crop<H, W>(n)`. If `Random` is true, the position of the cut is different in each epoch,
-/// and in the middle for evaluations.
+/// A data set whose pictures are cropped to a given size: the result of `data | crop<H, W>` and
+/// `data | random_crop<H, W>(n)`. If `Random` is true, the position of the region is random and
+/// differs between epochs; in evaluations the region is in the middle.
 ///
 /// Cost: memory for one picture in the scratch buffer.
 template <class Held, std::size_t Height, std::size_t Width, bool Random>
@@ -42,9 +42,10 @@ class cropped_data : public adapted_data<Held> {
     constexpr std::size_t most = 65'536;
     if (padding > most || from_.height > most || from_.width > most ||
         Height > from_.height + 2 * padding || Width > from_.width + 2 * padding)
-      throw input_error({name(), ": pieces are cut out of pictures of ", detail::to_text(from_),
+      throw input_error({name(), ": a region cannot be cut out of pictures of ",
+                         detail::to_text(from_),
                          (Random ? concat({" with a padding of ", padding}) : ""),
-                         ", which are too small for that, or above ", most});
+                         ", which are smaller than the region or larger than ", most});
   }
 
   [[nodiscard]] std::size_t width() const { return picture_shape().elements(); }
@@ -101,7 +102,8 @@ namespace plait::detail {
 template <std::size_t Height, std::size_t Width, bool Random, class Data>
 [[nodiscard]] auto crop_of(Data&& data, std::size_t padding, std::uint64_t seed) {
   static_assert(Height > 0 && Width > 0,
-                "crop<Height, Width>, random_crop<Height, Width>: pieces have at least one pixel");
+                "crop<Height, Width> or random_crop<Height, Width>: Height or Width is 0; both "
+                "must be at least 1");
   using Pictures = std::remove_cvref_t<Data>;
   check_pictures<Pictures>();
   if constexpr (picture_dataset<Pictures>)

@@ -11,14 +11,14 @@
 
 namespace plait::detail {
 
-/// Returns the end of an error message for a row whose whole text seems to be in one cell: if the
-/// text has a separator other than `now`, it advises to set that option.
+/// Returns the end of an error message for a row that was read as one cell: if the text contains a
+/// separator other than `now`, the message advises the reader to set the option .separator.
 [[gnu::cold]] std::string separator_hint(std::string_view text, char now);
 
 /// Splits a text into rows of cells. Cells end at a separator; rows at a line feed, a carriage
-/// return or both. A cell that begins with a quotation mark ends at the next one. It may contain
-/// separators, ends of lines, and quotation marks, which are written twice. Empty rows are skipped.
-/// Python's csv module with strict=True gives the same cells.
+/// return or both. A cell that begins with a quotation mark ends at the next quotation mark. Such a
+/// cell may contain separators, ends of lines, and quotation marks that are written twice. Empty
+/// rows are skipped. Python's csv module with strict=True gives the same cells.
 ///
 /// Cost:   memory for one row.
 /// Errors: input_error with the file and the line for a quoted cell that does not end, or that is

@@ -77,7 +77,7 @@ PLAIT_DECL void csv_reader::take_quoted() {
   }
   if (at_ == text_.size() || text_[at_] == separator_ || is_line_end(text_[at_])) return;
   line_ = next_line_;
-  refuse(concat({"has more text after the quote that ends cell ", ends_.size() + 1,
+  refuse(concat({"has text after the quotation mark that ends cell ", ends_.size() + 1,
                  separator_hint(text_.substr(at_, 1), separator_)}));
 }
 

@@ -39,32 +39,32 @@ namespace plait::ext {
 template <class D>
 using target_of = typename detail::target_of_data<D>::type;
 
-/// The number of values of a target at one position: target_width(), or 1 if the data set does not
-/// define it.
+/// Returns the number of target values at one position: target_width(), or 1 if the data set does
+/// not define this function.
 template <class D>
 [[nodiscard]] constexpr std::size_t target_width_of(D const& data) {
   if constexpr (requires { data.target_width(); }) return data.target_width();
   else return 1;
 }
 
-/// True if features of a data set may be missing, which is written as nan: the result of
-/// has_missing(), or false if the data set does not define it.
+/// Returns true if features of a data set may be missing (nan): the result of has_missing(), or
+/// false if the data set does not define this function.
 template <class D>
 [[nodiscard]] bool has_missing_of(D const& data) {
   if constexpr (requires { data.has_missing(); }) return data.has_missing();
   else return false;
 }
 
-/// True if each sample has one target, and false if it has one for each position: the member
-/// `targets_per_sample`, or false if the data set does not define it.
+/// True if a sample has one target, and false if it has one target for each position: the member
+/// `targets_per_sample`, or false if the data set does not define this member.
 template <class D>
 inline constexpr bool has_targets_per_sample = [] {
   if constexpr (requires { D::targets_per_sample; }) return bool{D::targets_per_sample};
   else return false;
 }();
 
-/// The epoch that stands for no epoch, in which samples are evaluated, measured or compared. The
-/// samples then have no random changes.
+/// The epoch number that means "no epoch": samples that are evaluated, measured or compared are
+/// read with it, without random changes.
 inline constexpr std::int64_t no_epoch = -1;
 
 }  // namespace plait::ext
@@ -93,16 +93,16 @@ concept gives_inputs_with_scratch =
 
 namespace plait::ext {
 
-/// True if the inputs of a sample may differ between epochs: the member `is_random`; if the data
-/// set does not define it, true if `inputs` takes an epoch.
+/// True if the inputs of a sample may differ between epochs: the member `is_random` or, if the data
+/// set does not define this member, true if `inputs` has an epoch parameter.
 template <class D>
 inline constexpr bool is_random_data = [] {
   if constexpr (requires { D::is_random; }) return bool{D::is_random};
   else return detail::gives_inputs_of_epoch<D> || detail::gives_inputs_with_scratch<D>;
 }();
 
-/// The number of random adaptors that were applied to make a data set. It gives each adaptor a
-/// random stream of its own.
+/// The number of random adaptors that were applied to make a data set. With this number, each
+/// adaptor gets its own random stream.
 template <class D>
 inline constexpr int random_adaptors_in = [] {
   if constexpr (requires { D::random_adaptors; }) return int{D::random_adaptors};
@@ -115,9 +115,9 @@ template <class D>
 [[nodiscard]] constexpr std::size_t scratch_elements_of(D const& data) {
   static_assert(
       detail::gives_inputs_with_scratch<D> || !requires { data.scratch_elements(); },
-      "a data set with scratch_elements() needs `std::size_t scratch_elements() const` "
-      "and `void inputs(std::size_t sample, std::int64_t epoch, std::span<element> out, "
-      "std::span<element> scratch) const`, as plait/data/dataset.hpp has them");
+      "a data set with scratch_elements() needs `std::size_t scratch_elements() const` and `void "
+      "inputs(std::size_t sample, std::int64_t epoch, std::span<element> out, std::span<element> "
+      "scratch) const`, as described in plait/data/dataset.hpp");
   if constexpr (detail::gives_inputs_with_scratch<D>) return data.scratch_elements();
   else return 0;
 }
@@ -134,8 +134,8 @@ void write_inputs(D const& data, std::size_t sample, std::int64_t epoch,
   else data.inputs(sample, out);
 }
 
-/// The text by which a data set describes itself: the result of description(), or "" if the data
-/// set does not define it.
+/// Returns the text by which a data set describes itself: the result of description(), or "" if the
+/// data set does not define this function.
 template <class D>
 [[nodiscard]] std::string description_of(D const& data) {
   if constexpr (requires { data.description(); }) {
@@ -158,24 +158,24 @@ namespace plait {
 ///          std::span<element>), targets(sample, std::span<target>) -> void, all const. Optional
 ///          members: target, an integer of 32 bits (the default) or a floating-point type;
 ///          target_width() -> std::size_t; `static constexpr bool targets_per_sample`;
-///          weight(sample) -> double, a factor of the sample's share of the loss; fingerprint() ->
-///          std::uint64_t, a hash of all samples; description() -> std::string. If inputs differ
-///          between epochs: inputs(sample, std::int64_t epoch, std::span<element>). If a sample
-///          needs memory in addition to `out`: scratch_elements() -> std::size_t and inputs(sample,
-///          epoch, std::span<element>, std::span<element> scratch), and `static constexpr bool
-///          is_random`, false if inputs do not depend on the epoch. If features may be missing:
-///          has_missing() -> bool, true if a feature is nan, which plait::normalize fills and
-///          batches refuse.
+///          weight(sample) -> double, a factor by which the sample's loss is multiplied;
+///          fingerprint() -> std::uint64_t, a hash of all samples; description() -> std::string. If
+///          inputs differ between epochs: inputs(sample, std::int64_t epoch, std::span<element>).
+///          If a sample needs memory in addition to `out`: scratch_elements() -> std::size_t and
+///          inputs(sample, epoch, std::span<element>, std::span<element> scratch), and `static
+///          constexpr bool is_random`, false if inputs do not depend on the epoch. If features may
+///          be missing: has_missing() -> bool, true if any feature is nan. plait::normalize fills
+///          missing features; plait::batches refuses them.
 /// Shapes:  inputs (sequence_length(), width()), targets (sequence_length(), target_width()), or
 ///          (target_width()) with targets_per_sample: these belong to the last position, and other
 ///          positions have none.
-/// Meaning: samples are 0 to size()-1 and change only with the epoch. In no_epoch, the epoch of
-///          evaluations, nothing is random. inputs and targets fill the whole span, which has
-///          exactly the length of one sample, allocate nothing, and may run on several threads at
-///          the same time, each with scratch memory of its own. A real target that is nan is
-///          ignored in the loss. Weights are not negative. All ranks have the same samples: they
-///          compare description(), and fingerprint() or, without it, 64 samples that are spread
-///          over the data set.
+/// Meaning: the samples have the numbers 0 to size() - 1, and their values change only with the
+///          epoch. In no_epoch, the epoch of evaluations, nothing is random. inputs and targets
+///          fill the whole span, which has exactly the length of one sample, allocate nothing, and
+///          may run on several threads at the same time, each with scratch memory of its own. A
+///          real target that is nan is ignored in the loss. Weights are not negative. All ranks
+///          have the same samples: they compare description(), and fingerprint() or, without it, 64
+///          samples that are spread over the data set.
 template <class D>
 concept dataset =
     std::same_as<typename D::concept_tag, dataset_tag> &&
@@ -221,13 +221,14 @@ template <class D>
 [[gnu::cold]] void require_features(D const& data) {
   if (!ext::has_missing_of(data)) return;
   auto const text = ext::description_of(data);
-  throw input_error({"batches: features are missing in ", (text.empty() ? "the data set" : text),
-                     "; write data | plait::normalize::from(train), which puts their mean in "
-                     "the training part there, or give table_options::missing a number"});
+  throw input_error(
+      {"batches: features are missing in ", (text.empty() ? "the data set" : text),
+       "; write data | plait::normalize::from(train), which replaces missing features by their "
+       "mean in the training part, or set table_options::missing to a number"});
 }
 
-/// Checks that a sample's number is less than the data set's `size`, and that the length `given` of
-/// the output span is the `needed` length.
+/// Checks that a sample's number is less than the data set's `size`, and that the length of the
+/// output span, `given`, equals `needed`.
 ///
 /// Errors: size_mismatch with the data set's name and all four numbers.
 void check_sample(char const* data, std::size_t sample, std::size_t size, std::size_t given,

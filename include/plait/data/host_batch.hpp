@@ -27,7 +27,7 @@ class host_batch {
            of.weights_per_sample() * sizeof(double) + sizeof(std::size_t);
   }
 
-  std::vector<std::size_t> samples;  ///< the samples' numbers in the data set
+  std::vector<std::size_t> samples;  ///< the number of each sample in the data set
   std::vector<typename Loader::element> inputs;
   std::vector<typename Loader::target> targets;
   std::vector<double> weights;  ///< empty if the samples have no weights

@@ -19,8 +19,8 @@
 
 namespace plait::detail {
 
-/// Returns a phrase for descriptions with the length of a data set's samples; "" if samples have
-/// one position.
+/// Returns the part of a description that states the length of the samples; "" if samples have one
+/// position.
 [[nodiscard]] [[gnu::cold]] std::string in_sequences(std::size_t length, bool targets_per_sample);
 
 }  // namespace plait::detail
@@ -63,7 +63,8 @@ class in_memory {
                   sequence_shape{1, width, target_width, false}) {}
   in_memory(std::vector<T> features, std::vector<Target> targets, sequence_shape const& shape);
 
-  /// Makes random samples for tests: each class has a random centre, and its samples are near it.
+  /// Makes random samples for tests: each class has a random centre, and the samples of the class
+  /// are near it.
   [[nodiscard]] [[gnu::cold]] static in_memory random_classes(std::size_t samples,
                                                               std::size_t width,
                                                               std::size_t classes,
@@ -106,15 +107,16 @@ in_memory<T, Target>::in_memory(std::vector<T> features, std::vector<Target> tar
     throw input_error({"in_memory: ", targets_.size(), " targets of width ", target_width,
                        " for samples of width ", width,
                        detail::in_sequences(shape_.length, shape_.targets_per_sample),
-                       "; all must be at least 1"});
+                       "; all of these numbers must be at least 1"});
   constexpr auto most = std::numeric_limits<std::size_t>::max();
   if (width > most / length || target_width > most / length)
     throw input_error({"in_memory: samples of ", length, " positions of width ", width,
                        " with targets of width ", target_width, " are too large"});
   if (targets_.size() % targets_of_sample() != 0 || features_.size() / of_sample() != size() ||
       features_.size() % of_sample() != 0)
-    throw size_mismatch({"in_memory: ", features_.size(), " features are not rows of width ", width,
-                         " for ", targets_.size(), " targets of width ", target_width,
+    throw size_mismatch({"in_memory: ", features_.size(),
+                         " features are not as many as rows of width ", width, " for ",
+                         targets_.size(), " targets of width ", target_width,
                          detail::in_sequences(shape_.length, shape_.targets_per_sample)});
 }
 
@@ -123,7 +125,8 @@ in_memory<T, Target> in_memory<T, Target>::random_classes(std::size_t samples, s
                                                           std::size_t classes, std::uint64_t seed)
   requires std::same_as<Target, std::int32_t>
 {
-  if (classes == 0) throw input_error("in_memory: random_classes needs at least 1 class");
+  if (classes == 0)
+    throw input_error("in_memory: random_classes was called with 0 classes; pass at least 1");
   std::vector<T> features(samples * width);
   std::vector<std::int32_t> labels(samples);
   std::vector<double> centres(std::min(samples, classes) * width), around(width);

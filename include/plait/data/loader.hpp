@@ -36,16 +36,15 @@ namespace plait::ext {
 /// Threads: one loader per thread; the data set is only read and must outlive its loaders.
 template <class Data, class Element = void>
 class loader {
-  static_assert(
-      token_dataset<Data> || feature_dataset<Data>,
-      "loader<Data>: Data is not a data set; it needs using concept_tag = dataset_tag, using "
-      "element, size(), sequence_length(), inputs(), targets(), and width() if element is "
-      "a floating-point type, see plait/data/dataset.hpp");
+  static_assert(token_dataset<Data> || feature_dataset<Data>,
+                "loader<Data>: Data is not a data set; it must define concept_tag = dataset_tag, "
+                "element, size(), sequence_length(), inputs(), targets(), and width() if element "
+                "is a floating-point type; see plait/data/dataset.hpp");
   static constexpr bool has_real_targets = std::floating_point<target_of<Data>>;
 
   static_assert(feature_dataset<Data> || std::is_void_v<Element> || has_real_targets,
-                "batches<Element>(data, ...): the data set has tokens, which are std::int32_t in "
-                "every precision; write batches(data, ...)");
+                "batches<Element>(data, ...): the data set has tokens, which are std::int32_t "
+                "in jobs of every precision; write batches(data, ...) without Element");
 
  public:
   /// The type of an input in the buffers.
@@ -64,8 +63,8 @@ class loader {
     else return ignored_target;
   }();
 
-  /// The buffers for one microbatch, or for several, concatenated. If samples have no weights,
-  /// `weights` is empty.
+  /// The buffers for one microbatch, or for several microbatches one after the other. If samples
+  /// have no weights, `weights` is empty.
   struct buffers {
     std::span<element> inputs;    ///< (sequence, batch, width); width is 1 for tokens
     std::span<target> targets;    ///< (sequence, batch, target_width)
@@ -93,11 +92,11 @@ class loader {
     return weighted_dataset<Data> ? sequence_ : 0;
   }
 
-  /// Returns a hash by which data sets are compared. It covers the data set's shape and its
-  /// fingerprint(); without a fingerprint(), it covers 64 samples that are spread over the data
-  /// set.
+  /// Returns a hash by which data sets are compared: a hash of the data set's shape and of its
+  /// fingerprint() or, if the data set does not define that, of 64 samples that are spread over the
+  /// data set.
   ///
-  /// Cost: reads these samples.
+  /// Cost: reads these samples if there is no fingerprint().
   [[nodiscard]] [[gnu::cold]] std::uint64_t fingerprint();
 
   /// The number that marks a place without a sample.
@@ -114,8 +113,8 @@ class loader {
             std::int64_t epoch = no_epoch);
 
   /// Fills one place of the buffers, in which each microbatch has `batch` places. The place gets
-  /// the given sample in the given epoch; no_sample gets zeros and ignored targets. The buffers
-  /// have the shapes that fill needs.
+  /// the given sample in the given epoch or, for no_sample, zeros and ignored targets. The buffers
+  /// must have the shapes that `fill` needs.
   ///
   /// Errors: input_error for a weight that is negative or not finite.
   void fill_place(std::size_t sample, std::int64_t epoch, std::size_t place, std::size_t batch,
@@ -155,7 +154,8 @@ loader<Data, Element>::loader(Data const& data)
       targets_((has_targets_per_sample<Data> ? 1 : sequence_) * target_width_) {
   if (sequence_ == 0 || width_ == 0 || target_width_ == 0)
     throw input_error({"loader: samples have the shape (", sequence_, ", ", width_,
-                       ") and targets of width ", target_width_, "; all must be at least 1"});
+                       ") and targets of width ", target_width_,
+                       "; all of these numbers must be at least 1"});
 }
 
 template <class Data, class Element>

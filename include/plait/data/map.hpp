@@ -27,9 +27,9 @@ concept maps_samples = std::is_invocable_v<Function const&, std::span<Element>>;
 template <class Function, class Element>
 consteval void check_map() {
   static_assert(maps_numbers<Function, Element> || maps_samples<Function, Element>,
-                "data | map(f): f can be called neither with an element of the inputs, for another "
-                "one, nor with std::span<element>, all inputs of a sample, to change them in "
-                "place; as several threads call it, its operator() is const");
+                "data | map(f): f must take one element of the inputs and return the new element, "
+                "or take std::span<element>, all inputs of a sample, and change them in place; its "
+                "operator() must be const, because several threads call it");
 }
 
 }  // namespace plait::detail
@@ -70,8 +70,8 @@ class mapped_data : public adapted_data<Held> {
     }
   }
 
-  /// Returns true if features may still be missing after the function: a function of one number may
-  /// turn nan into a number.
+  /// Returns true if features may still be missing after the function is applied. A function of one
+  /// number may return a number for nan.
   [[nodiscard]] bool has_missing() const
     requires requires(typename base::data_type const& data) { data.has_missing(); }
   {
@@ -100,11 +100,12 @@ namespace plait {
 /// plait::map([](float x) { return std::log(x); }, "log")`, or by a function that changes all
 /// inputs of a sample in place: `data | plait::map([](std::span<float> sample) { ... })`.
 ///
-/// The name represents the function when ranks compare data sets, and in checkpoints. If features
-/// may be missing (`table_options::keep_missing`), the function is called with nan for them.
+/// The name stands for the function when ranks compare data sets, and in checkpoints. If features
+/// may be missing (`table_options::keep_missing`), the function is called with nan for a missing
+/// feature.
 ///
-/// Errors: input_error if features may be missing and a function of one number returns nan for
-///         another number: it would count as missing.
+/// Errors: input_error if features may be missing and a function of one number returns nan for a
+///         number that is not nan, because the feature would then count as missing.
 /// Threads: several threads call the function at the same time.
 template <class Function>
 class map {

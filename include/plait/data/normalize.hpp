@@ -23,8 +23,8 @@ template <class Held>
 class normalized_data : public adapted_data<Held> {
   using base = adapted_data<Held>;
   static_assert(feature_dataset<typename base::data_type>,
-                "data | normalize(mean, deviation): the data set has tokens, which are not numbers "
-                "to calculate with; its element must be float or double");
+                "data | normalize(mean, deviation): the data set has tokens, which cannot be "
+                "normalised; the element type of the data set must be float or double");
 
  public:
   using typename base::element;
@@ -42,18 +42,19 @@ class normalized_data : public adapted_data<Held> {
     bool const is_of_channels = channels > 0 && count == channels;
     if (count != deviation_.size() ||
         (count != 1 && count != width && (channels == 0 || count != channels)))
-      throw input_error({"normalize: ", count, " means and ", deviation_.size(),
-                         " deviations for samples of width ", width,
-                         (channels == 0 ? "" : concat({" in ", channels, " channels"})),
-                         "; give one of each for all, or one for each feature",
-                         (channels == 0 ? "" : " or channel")});
+      throw input_error(
+          {"normalize: ", count, " means and ", deviation_.size(),
+           " deviations for samples of width ", width,
+           (channels == 0 ? "" : concat({" in ", channels, " channels"})),
+           "; pass one mean and one deviation for all features, or one of each for every feature",
+           (channels == 0 ? "" : " or channel")});
     for (std::size_t i = 0; i < count; ++i)
       if (!std::isfinite(static_cast<element>(mean_[i])) ||
           !std::isfinite(static_cast<element>(deviation_[i])) ||
           !(static_cast<element>(deviation_[i]) > 0))
         throw input_error({"normalize: mean ", detail::to_text(mean_[i]), " and deviation ",
                            detail::to_text(deviation_[i]), " at place ", i,
-                           "; they must be finite, and a deviation above 0"});
+                           "; both must be finite, and the deviation must be above 0"});
     run_ = count == 1 ? width : is_of_channels ? width / channels : 1;
     fills_ = has_missing_of(this->data());
   }
@@ -74,7 +75,8 @@ class normalized_data : public adapted_data<Held> {
     }
     if (!fills_) return;
     for (auto& value : out)
-      if (std::isnan(value)) value = 0;  // the mean, normalised, is 0
+      if (std::isnan(value))
+        value = 0;  // a missing feature becomes the mean, which is 0 after normalization
   }
   [[nodiscard]] bool has_missing() const { return false; }
 
@@ -110,9 +112,11 @@ class normalize {
   /// that held-out samples do not influence these numbers. Missing features are ignored.
   ///
   /// A feature that is constant, or is only 0 and 1, such as the words of `table_options::one_hot`,
-  /// gets a deviation of 1: otherwise a rare word would become a large number.
-  /// Cost:   reads the data set twice, one sample after the other, so that the numbers are the same
-  ///         on every rank. Random data sets are read without random changes, as in evaluations.
+  /// gets a deviation of 1: divided by its own small deviation, the feature of a rare word would
+  /// become a large number.
+  /// Cost:   reads the data set twice, one sample after the other, so that every rank computes the
+  ///         same means and deviations. Random data sets are read without random changes, as in
+  ///         evaluations.
   /// Errors: input_error if a feature is missing in all samples, or is nan although the data set
   ///         has no missing features.
   template <class Data>
@@ -120,16 +124,16 @@ class normalize {
     constexpr bool has_features = ext::feature_dataset<Data>;
     static_assert(
         has_features,
-        "normalize::from(data): the argument is not a data set of features; give it one "
-        "whose element is float or double, such as a part that plait::split_data returns");
+        "normalize::from(data): the argument is not a data set of features; pass a data set whose "
+        "element type is float or double, such as a part that plait::split_data returns");
     if constexpr (has_features) return of_features(data);
     else return {0, 1};  // prevents further compile errors
   }
 
-  /// The mean of each feature or channel, or a single mean for all.
+  /// The mean of each feature or channel, or a single mean for all features.
   [[nodiscard]] std::vector<double> const& mean() const { return mean_; }
-  /// The standard deviation of each feature or channel, or a single one for all. The sum of squares
-  /// is divided by the number of samples, not by that number minus 1.
+  /// The standard deviation of each feature or channel, or a single deviation for all features. The
+  /// sum of squares is divided by the number of samples, not by that number minus 1.
   [[nodiscard]] std::vector<double> const& deviation() const { return deviation_; }
 
   template <class Data>
@@ -170,7 +174,7 @@ class normalize {
     for (std::size_t i = 0; i < count; ++i) {
       if (found[i] == 0)
         throw input_error({"normalize::from: feature ", i, " is missing in all ", data.size(),
-                           " samples; leave its column out by table_options::ignored"});
+                           " samples; list its column in table_options::ignored"});
       mean[i] = changes[i] == 0 ? first[i] : mean[i] / static_cast<double>(found[i]);
     }
     each([&](std::size_t which, double value) {

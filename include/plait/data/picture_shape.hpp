@@ -41,17 +41,18 @@ namespace plait::detail {
 /// Returns a text such as "3 x 224 x 224".
 [[nodiscard]] [[gnu::cold]] std::string to_text(picture_shape const& of);
 
-/// Returns the shape of a data set's pictures. `who` is the adaptor's name for error messages.
+/// Returns the shape of a data set's pictures. `who`: the name of the adaptor, for error messages.
 ///
-/// Errors: input_error if the number of elements of its samples does not match the shape.
+/// Errors: input_error if the samples of the data set have another number of elements than the
+///         shape.
 template <picture_dataset D>
 [[nodiscard]] [[gnu::cold]] picture_shape shape_of_pictures(D const& data, std::string const& who) {
   auto const said = data.picture_shape();
   picture_shape const shape{said.channels, said.height, said.width};
   if (data.sequence_length() != 1 || shape.elements() != data.width() || shape.elements() == 0)
-    throw input_error({who, ": the data set says that its pictures are ", to_text(shape),
-                       ", and its samples are ", data.sequence_length(), " x ", data.width(),
-                       " features"});
+    throw input_error({who, ": the data set declares pictures of the shape ", to_text(shape),
+                       ", but its samples have the shape ", data.sequence_length(), " x ",
+                       data.width(), " features"});
   return shape;
 }
 

@@ -27,10 +27,10 @@ class randomized_data : public adapted_data<Held> {
   static constexpr bool is_random = true;
   static constexpr int random_adaptors = place + 1;
 
-  static_assert(std::is_invocable_v<Function const&, std::span<element>, sample_random&>,
-                "data | random(f): f cannot be called with (std::span<element> inputs of a sample, "
-                "plait::sample_random& numbers); as several threads call it, its operator() is "
-                "const");
+  static_assert(
+      std::is_invocable_v<Function const&, std::span<element>, sample_random&>,
+      "data | random(f): f must take (std::span<element> inputs of a sample, plait::sample_random& "
+      "numbers), and, because several threads call it, its operator() must be const");
 
   template <class Data>
   [[gnu::cold]] randomized_data(Data&& data, Function function, std::uint64_t seed,
@@ -61,12 +61,12 @@ class randomized_data : public adapted_data<Held> {
 
 namespace plait {
 
-/// Changes inputs at random. The function gets a sample's inputs, which it changes in place, and a
-/// source of random numbers for the sample: `data | plait::random([](std::span<float> sample,
-/// plait::sample_random& numbers) { ... })`. Evaluations do not call it.
+/// Changes inputs at random. The function receives the inputs of a sample, which it changes in
+/// place, and a source of random numbers for this sample: `data | plait::random([](std::span<float>
+/// sample, plait::sample_random& numbers) { ... })`. Evaluations do not call the function.
 ///
 /// The function must not use another source of random numbers, which would differ between ranks.
-/// The name represents the function when ranks compare data sets, and in checkpoints.
+/// The name stands for the function when ranks compare data sets, and in checkpoints.
 /// Threads: several threads call the function at the same time.
 template <class Function>
 class random {

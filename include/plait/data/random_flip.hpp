@@ -60,10 +60,10 @@ class flipped_data : public adapted_data<Held> {
 
 namespace plait {
 
-/// Mirrors each picture, left to right, with a given probability: `data | plait::random_flip()`.
-/// Evaluations do not mirror.
+/// Mirrors each picture, left to right, with a given probability: `data | plait::random_flip()`. In
+/// evaluations no picture is mirrored.
 ///
-/// Errors: input_error for a probability that is not from 0 to 1.
+/// Errors: input_error for a probability below 0 or above 1.
 class random_flip {
  public:
   using concept_tag = ext::adaptor_tag;

@@ -17,14 +17,15 @@
 namespace plait::detail {
 
 /// Runs threads, the readers, that fill the buffers of the next steps while the buffer of the
-/// present step is in use. Reading a batch may take longer than a step; with `ahead` 2 and 4
-/// readers, 4 samples are read at a time for the next two steps. A buffer has places, one for each
-/// sample. Any reader can fill a place, each place is filled once, and its content must not depend
-/// on the reader.
+/// present step is in use. Reading a batch may therefore take longer than a step. With `ahead` 2
+/// and 4 readers, up to 4 samples of the next two steps are read at the same time. A buffer has
+/// places, one for each sample. Any reader can fill a place, each place is filled once, and its
+/// content must not depend on the reader.
 ///
 /// The buffer that take() returned last is not changed until the next call of take().
 /// Cost:    the constructor starts the threads; nothing is allocated afterwards.
-/// Errors:  take(step) throws the exception of the step's first place for which fill has thrown.
+/// Errors:  if fill has thrown for places of a step, take(step) throws the exception of the first
+///          of these places.
 /// Threads: take is called by one thread; readers call fill, each with its own number `reader`.
 class reads_ahead {
  public:
@@ -32,7 +33,7 @@ class reads_ahead {
   struct source {
     /// Fills a place of a buffer with its sample of a step.
     std::function<void(int reader, std::size_t buffer, std::uint64_t step, std::size_t place)> fill;
-    /// Returns true for each step number after the last step.
+    /// Returns true if step `step` is after the last step.
     std::function<bool(std::uint64_t step)> is_past_end;
   };
   struct shape {
@@ -47,15 +48,15 @@ class reads_ahead {
   [[gnu::cold]] reads_ahead(shape const& how, source from);
   reads_ahead(reads_ahead const&) = delete;
   reads_ahead& operator=(reads_ahead const&) = delete;
-  /// Stops the readers; waits until each has filled its present place.
+  /// Stops the readers: waits until each reader has filled the place that it has begun.
   ~reads_ahead() { end(); }
 
   /// Waits until the buffer of step `step` is full and returns the buffer's number. The readers
   /// then fill the buffers of later steps. If `step` is not the step after the last call, the
   /// content of all buffers is dropped.
   ///
-  /// Errors: the exception that fill has thrown. A later call can request the step again, whose
-  ///         samples are then all read again.
+  /// Errors: the exception that fill has thrown. A later call can request the step again; all
+  ///         samples of the step are then read again.
   [[gnu::cold]] std::size_t take(std::uint64_t step);
 
  private:
@@ -63,8 +64,9 @@ class reads_ahead {
     bool is_open = false;  // the buffer is assigned to a step
     bool has_failed = false;
     std::uint64_t step = 0;
-    std::size_t given = 0, done = 0;  // places that readers have begun, and have finished
-    std::size_t failed = 0;           // the first place for which fill has thrown
+    std::size_t given = 0,
+                done = 0;    // number of places that readers have begun (given) and finished (done)
+    std::size_t failed = 0;  // the first place for which fill has thrown
     std::exception_ptr failure{};
 
     [[nodiscard]] bool is_over(std::size_t places) const {
@@ -81,8 +83,8 @@ class reads_ahead {
   void restart(std::unique_lock<std::mutex>& lock, std::uint64_t step);
   [[gnu::cold]] void end();
 
-  /// Returns the next places that a reader has to fill, from the earliest step that still has some.
-  /// No places of later steps are returned after a step has failed.
+  /// Returns the next places that a reader has to fill, from the earliest step that has places
+  /// left. After fill has thrown for a step, no places of later steps are returned.
   [[nodiscard]] std::optional<piece> next_piece();
 
   void read(int reader);
@@ -94,9 +96,10 @@ class reads_ahead {
   std::mutex mutex_{};
   std::condition_variable work_{}, over_{};
   bool runs_ = false, ends_ = false;
-  std::atomic<bool> is_dropped_{false};  // the places that are being filled are no longer needed
-  std::uint64_t taken_ = 0;              // the last step that take() has returned
-  int active_ = 0;                       // the number of readers that are filling places
+  std::atomic<bool> is_dropped_{
+      false};                // true if the places that are being filled are no longer needed
+  std::uint64_t taken_ = 0;  // the last step that take() has returned
+  int active_ = 0;           // the number of readers that are filling places
   lean_vector<std::jthread> threads_{};
 };
 

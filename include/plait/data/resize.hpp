@@ -18,9 +18,9 @@
 
 namespace plait::detail {
 
-/// The weights of the inputs whose weighted sum is an output, along one axis. They form a triangle
-/// around the output's centre. It extends to both sides by the distance between two outputs, and by
-/// at least the distance between two inputs.
+/// The weights with which outputs are computed from inputs along one axis. As a function of the
+/// distance from the output's centre, the weights form a triangle. On each side, the triangle is as
+/// wide as the distance between two outputs or between two inputs, whichever is larger.
 class triangle_weights {
  public:
   [[gnu::cold]] triangle_weights(std::size_t from, std::size_t to);
@@ -47,7 +47,7 @@ namespace plait::ext {
 /// A data set of resized pictures: the result of `data | resize(...)`.
 ///
 /// Each output is a weighted mean of the inputs around it, first along rows, then along columns. If
-/// pictures become smaller, the mean covers all inputs within the output's area.
+/// pictures become smaller, the mean covers all inputs within the area of the output.
 ///
 /// Cost: scratch memory for a picture, and for a picture with the old height and the new width.
 template <class Held>
@@ -126,7 +126,7 @@ namespace plait {
 /// Resizes pictures: `data | plait::resize(256)` makes the shorter side 256 and the longer one
 /// proportional, rounded down; `data | plait::resize(height, width)` sets both.
 ///
-/// Errors: input_error for 0, and for a side above 65 536.
+/// Errors: input_error for a side that is 0 or above 65 536.
 class resize {
  public:
   using concept_tag = ext::adaptor_tag;

@@ -10,14 +10,14 @@
 
 namespace plait {
 
-/// The random numbers of one sample in one epoch: a stream that depends only on the seed, the
-/// adaptor's place, the epoch and the number of the sample.
+/// The random numbers of one sample in one epoch: a stream that depends only on the seed, on the
+/// adaptor's place among the random adaptors, on the epoch and on the number of the sample.
 ///
 /// Threads: each object is used by one thread.
 class sample_random {
  public:
-  /// `place`: the number of random adaptors that were applied before this one, which gives each
-  /// adaptor a stream of its own.
+  /// `place`: the number of random adaptors that were applied before this one, so that each adaptor
+  /// has its own stream.
   constexpr sample_random(std::uint64_t seed, int place, std::int64_t epoch, std::size_t sample)
       : key_(key_of(seed, place, static_cast<std::uint64_t>(epoch), sample)) {}
 
@@ -31,7 +31,7 @@ class sample_random {
   constexpr std::uint32_t below(std::uint32_t count) {
     return static_cast<std::uint32_t>((std::uint64_t{bits()} * count) >> 32);
   }
-  /// Returns true with this probability.
+  /// Returns true with the given probability.
   constexpr bool chance(double probability) { return uniform() < probability; }
   /// Fills `out` with normal random numbers of mean 0 and standard deviation `scale`.
   template <class T>

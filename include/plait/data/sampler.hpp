@@ -18,8 +18,8 @@ namespace plait {
 /// The order in which the samples are visited in an epoch.
 enum class sample_order { sequential, shuffled };
 
-/// The treatment of the last samples of an epoch, if they do not fill a global batch: a partial
-/// batch is kept or dropped.
+/// The treatment of an epoch's last samples if they do not fill a global batch: a partial batch is
+/// made of them (keep), or they are not used in this epoch (drop).
 enum class last_batch { keep, drop };
 
 }  // namespace plait
@@ -57,7 +57,8 @@ class sampler {
   /// Errors: input_error if there are no samples.
   constexpr explicit sampler(std::size_t samples, sampler_options options = {})
       : samples_(samples), options_(options) {
-    if (samples == 0) throw input_error("sampler: the data set has 0 samples");
+    if (samples == 0)
+      throw input_error("sampler: the data set has 0 samples; at least 1 is needed");
     // The Philox counter differs from the counters that dropout uses, so that the two are
     // independent under the same seed.
     random_block const key = philox(options.seed, {{0x6f726465u, 0, 0, 0xffffffffu}});
@@ -74,7 +75,8 @@ class sampler {
   /// Errors: error if `index` is past the end.
   [[nodiscard]] constexpr std::size_t at(std::uint64_t epoch, std::size_t index) const {
     if (index >= samples_)
-      throw error({"sampler: place ", index, " asked for in an epoch of ", samples_, " samples"});
+      throw error(
+          {"sampler: place ", index, " was requested from an epoch of ", samples_, " samples"});
     if (options_.order == sample_order::sequential) return index;
     std::uint64_t value = index;
     do value = permuted(epoch, value);  // applied until the value is below samples_ (cycle walking)
@@ -91,7 +93,8 @@ class sampler {
     return full + (has_rest ? 1 : 0);
   }
 
-  /// The epoch, and the batch in it, of a step, which is counted from 0 over the whole training.
+  /// Returns the epoch of a step, and the number of the step's batch in that epoch. Steps are
+  /// counted from 0 over the whole training.
   ///
   /// Errors: input_error if an epoch has no batch.
   template <class Batch>
@@ -101,7 +104,8 @@ class sampler {
     if (batches == 0)
       throw input_error({"sampler: a global batch of ", batch.samples,
                          " samples is larger than the data set of ", samples_,
-                         " samples, and partial batches are dropped"});
+                         " samples, and partial batches are dropped; use a smaller batch, or set "
+                         ".last = plait::last_batch::keep"});
     return {step / batches, static_cast<std::size_t>(step % batches)};
   }
 
@@ -110,7 +114,7 @@ class sampler {
   /// may be empty.
   ///
   /// Errors: input_error if the global batch cannot be divided equally over the data ranks; error
-  ///         if the batch or the rank does not exist.
+  ///         if there is no such batch or no such rank.
   template <class Batch>
   [[nodiscard]] constexpr sample_slice slice(Batch batch, std::size_t batch_index, int data_rank,
                                              int data_ranks) const {
@@ -125,7 +129,7 @@ class sampler {
     return {begin + mine.first, mine.count};
   }
 
-  /// Writes the numbers of the samples in a slice of the epoch's order.
+  /// Writes the numbers of the samples in a slice of the epoch's order to `out`.
   ///
   /// Shapes: out (at least slice.count)
   /// Errors: size_mismatch if `out` is shorter.
@@ -152,7 +156,8 @@ class sampler {
     return (left << right_bits) | right;
   }
 
-  // The Feistel round function: random bits for a half, which has at most 32 bits.
+  // The Feistel round function: returns the random bits that are combined with one half of a
+  // number, which has at most 32 bits.
   [[nodiscard]] constexpr std::uint32_t noise(std::uint64_t epoch, std::uint32_t round,
                                               std::uint64_t half) const {
     return philox(key_,
@@ -164,7 +169,8 @@ class sampler {
   std::size_t samples_;
   sampler_options options_;
   std::uint64_t key_ = 0;
-  int bits_ = 6;  // at least 6: with halves below 3 bits, 8 rounds are measurably not uniform
+  int bits_ = 6;  // at least 6: with halves of less than 3 bits, the permutations of 8 rounds are
+                  // measurably not uniform
 };
 
 }  // namespace plait::ext

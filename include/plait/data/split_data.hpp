@@ -23,8 +23,8 @@ namespace plait {
 /// The options of `plait::split_data`.
 struct split_options {
   std::uint64_t seed = 0;
-  /// The choice of samples for a part: shuffled takes random samples; sequential takes adjacent
-  /// samples, which time series need.
+  /// The way in which the samples of a part are chosen: at random (shuffled), or as adjacent
+  /// samples (sequential), for example for time series.
   sample_order how = sample_order::shuffled;
 };
 
@@ -44,7 +44,7 @@ class dataset_part {
   using target = target_of<Data>;
   static constexpr bool targets_per_sample = has_targets_per_sample<Data>;
 
-  /// Makes a part from the samples that the order `of` has at the indices `which`.
+  /// Makes a part from the samples at places `which` of the order that sampler `of` defines.
   dataset_part(std::shared_ptr<Data const> data, sampler const& of, sample_slice which)
       : data_(std::move(data)), order_(of), which_(which) {}
 
@@ -90,7 +90,8 @@ class dataset_part {
     return data_->has_missing();
   }
 
-  /// Returns the description of the whole data set, followed by the part's indices in its order.
+  /// Returns the description of the whole data set, followed by the places of the part's samples in
+  /// the order of the split.
   [[nodiscard]] std::string description() const
     requires requires(Data const& data) { data.description(); }
   {
@@ -102,7 +103,7 @@ class dataset_part {
                                               : ")")});
   }
 
-  /// Returns a fingerprint of the whole data set and of the part's indices.
+  /// Returns a fingerprint of the whole data set and of the places of the part's samples.
   [[nodiscard]] std::uint64_t fingerprint() const {
     auto const how = order_.options();
     return detail::hash()
@@ -136,7 +137,7 @@ class dataset_part {
 
 namespace plait {
 
-/// Splits a data set into two parts, so that each sample is in one of them. The first part has
+/// Splits a data set into two parts, so that each sample is in exactly one part. The first part has
 /// `fraction` times the number of samples, rounded: `auto [train, rest] = plait::split_data(data,
 /// 0.8);`.
 ///
@@ -152,19 +153,21 @@ template <class Data>
   constexpr bool is_dataset = dataset<Whole>;
   static_assert(is_dataset,
                 "split_data(data, fraction): the first argument is not a data set; write "
-                "plait::in_memory<float> data(...) for samples in memory, or give a type of your "
-                "own all of concept_tag, element, size, sequence_length, inputs and targets, as "
-                "plait/data/dataset.hpp has them");
+                "plait::in_memory<float> data(...) for samples in memory. A data set type of your "
+                "own must define concept_tag, element, size, sequence_length, inputs and targets; "
+                "see plait/data/dataset.hpp");
   if constexpr (is_dataset) {
     if (!(fraction > 0 && fraction < 1))
       throw input_error({"split_data: the fraction is ", std::to_string(fraction),
-                         "; it is the share of the first part, above 0 and below 1"});
+                         "; it must be above 0 and below 1, because it is the first part's share "
+                         "of the samples"});
     std::size_t const size = data.size();
     auto const first = static_cast<std::size_t>(fraction * static_cast<double>(size) + 0.5);
     if (first == 0 || first >= size)
-      throw input_error({"split_data: a fraction of ", std::to_string(fraction), " of ", size,
-                         " samples gives parts of ", first, " and ", size - first,
-                         "; each part needs at least one: use more samples or another fraction"});
+      throw input_error(
+          {"split_data: a fraction of ", std::to_string(fraction), " of ", size,
+           " samples gives parts of ", first, " and ", size - first,
+           "; each part needs at least one sample; use more samples or another fraction"});
     std::shared_ptr<Whole const> held;
     if constexpr (std::is_lvalue_reference_v<Data>)
       held = std::shared_ptr<Whole const>(std::shared_ptr<void>{}, &data);

@@ -30,20 +30,20 @@
 
 namespace plait {
 
-/// The options of `plait::table`. Options name a column by its name in the first row or, without a
-/// header, by its number, "0" and so on. If columns have the same name, use their positions: "#0"
-/// is the first column of the file.
+/// The options of `plait::table`. Options refer to a column by its name in the first row or,
+/// without a header, by its number, counted from "0". If several columns have the same name, refer
+/// to them by position: "#0" is the first column of the file.
 struct table_options {
   /// The columns whose values a model predicts.
   std::vector<std::string> targets;
   /// Columns that are not used.
   std::vector<std::string> ignored{};
-  /// The words of a class column in the order of their numbers, for example another table's
-  /// classes(). If empty, the words are taken from the file and sorted, as numbers if all of them
-  /// are numbers.
+  /// The words of the class column in the order of their class numbers, for example classes() of
+  /// another table. If the list is empty, the words are taken from the file and sorted (by value,
+  /// if all words are numbers).
   std::vector<std::string> classes{};
   char separator = ',';
-  /// True if the first row has the column names.
+  /// True if the first row contains the names of the columns.
   bool header = true;
   /// The value that replaces a missing feature. Without it, a missing feature is an error.
   std::optional<double> missing{};
@@ -53,31 +53,33 @@ struct table_options {
   /// Words that mark a missing value, such as {"NA", "?"}, in every column; blanks around them are
   /// ignored. Empty cells and nan are missing without being listed.
   std::vector<std::string> missing_words{};
-  /// Columns of words, each of which becomes one feature for each word: 1 in the rows with the word
-  /// and 0 in others; all are 0 if the word is missing.
+  /// Columns of words. Each of these columns becomes several features, one for each of its words:
+  /// the feature is 1 in rows with the word and 0 in other rows. All of them are 0 if the cell is
+  /// missing.
   std::vector<std::string> one_hot{};
-  /// Columns of words, each of which becomes one feature: the number of the word.
+  /// Columns of words. Each of these columns becomes one feature: the number of the row's word.
   std::vector<std::string> numbered{};
-  /// The words of the columns in one_hot and numbered, in the order of their numbers, as words() of
-  /// the training table returns them. If empty, the words are taken from the file and sorted.
+  /// For each column in one_hot and numbered, its words in the order of their numbers, such as the
+  /// result of words() of the training table. If empty, the words are taken from the file and
+  /// sorted.
   std::map<std::string, std::vector<std::string>> words{};
 };
 
 /// A table in a text file (CSV) as a data set. Each row is a sample, and its cells are features,
-/// except in target columns. Targets are classes, words that become numbers from 0 on, or real
-/// numbers: `table<float, float>`. Columns of words become features if `table_options::one_hot` or
-/// `table_options::numbered` names them.
+/// except in target columns. Targets are classes (words, which become numbers counted from 0) or
+/// real numbers: `table<float, float>`. Columns of words become features if
+/// `table_options::one_hot` or `table_options::numbered` names them.
 ///
-/// Cells are separated by `.separator`; cells in quotes may contain it, and ends of lines. A cell
-/// is missing if it is empty, has only blanks, says nan, or is one of `.missing_words`. A missing
-/// target is ignored in the loss. For a missing cell in a column of `.one_hot`, all features of the
-/// column are 0. Any other missing feature is an error unless `.missing` gives a number for it or
-/// `.keep_missing` is true.
+/// Cells are separated by `.separator`; cells in quotation marks may contain separators and ends of
+/// lines. A cell is missing if it is empty, contains only blanks, is the word nan, or is one of
+/// `.missing_words`. A missing target is ignored in the loss. For a missing cell in a column of
+/// `.one_hot`, all features of the column are 0. Any other missing feature is an error unless
+/// `.missing` is set to a number that replaces it, or `.keep_missing` is true.
 ///
 /// A number is rounded to the nearest double, and then to the nearest T. Numbers that are too small
-/// for T become 0; infinite and too large numbers are errors. Words are sorted and numbered in that
-/// order, as numbers if all of them are numbers. A column of `.one_hot` has at most 1,000 words, a
-/// column of `.numbered` at most 100,000.
+/// for T become 0; infinite and too large numbers are errors. Words are sorted (by value, if all
+/// words of the column are numbers) and numbered in that order. A column of `.one_hot` has at most
+/// 1,000 words, a column of `.numbered` at most 100,000.
 ///
 /// Shapes: inputs (features), in the order of the columns, and of the words within a `.one_hot`
 ///         column; targets (target columns), (1) for classes.
@@ -129,7 +131,8 @@ class table {
   /// True if a feature of some row is missing and stored as nan, which `.keep_missing` allows.
   [[nodiscard]] bool has_missing() const { return has_missing_; }
 
-  /// A text with the file and the numbers of rows and columns, for comparisons.
+  /// A text with the file and the numbers of rows and columns, by which ranks and checkpoints
+  /// compare data sets.
   [[nodiscard]] std::string description() const {
     auto const counted = [](std::size_t count, std::string const& word, char const* plural = "s") {
       return ext::concat({count, " ", word, (count == 1 ? "" : plural)});
@@ -157,7 +160,7 @@ class table {
   enum class role { feature, one_hot, numbered, target, ignored };
 
   struct word_column {
-    std::string name;  // the column's name in the options
+    std::string name;  // the name of the column, as the options spell it
     role as;           // one_hot or numbered
     detail::word_numbers words;
 
@@ -180,20 +183,22 @@ class table {
     char const c = options.separator;
     bool const is_word = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
     if (c == '\0' || is_word || others.find(c) != others.npos)
-      throw input_error({"table_options::separator is ", detail::in_quotes({&c, 1}),
-                         ", which cells can have; write ',', ';', '\\t', '|' or the like"});
+      throw input_error(
+          {"table_options::separator is ", detail::in_quotes({&c, 1}),
+           ", a character that cells can contain; use a separator such as ',', ';', '\\t' or '|'"});
     if (options.missing && !std::isfinite(static_cast<T>(*options.missing)))
       throw input_error({"table_options::missing is ", detail::number_text(*options.missing),
                          "; it must be a finite number"});
     if (options.missing && options.keep_missing)
       throw input_error({"table_options::missing is ", detail::number_text(*options.missing),
-                         ", but keep_missing is true; write one of the two"});
+                         ", but keep_missing is true; set only one of the two options"});
     if (options.targets.empty())
-      throw input_error("table_options::targets names no column; name those to be predicted");
+      throw input_error(
+          "table_options::targets lists no column; list the columns that the model must predict");
     if (has_classes && options.targets.size() != 1)
       throw input_error({"table_options::targets names ", options.targets.size(),
-                         " columns, of which the classes are one; for real numbers write "
-                         "plait::table<float, float>"});
+                         " columns, but a table of classes has exactly one target column; for real "
+                         "numbers write plait::table<float, float>"});
     if (!has_classes && !options.classes.empty())
       throw input_error({"table_options::classes has ", options.classes.size(),
                          " words, but the targets are real numbers; for classes write "
@@ -210,7 +215,7 @@ class table {
     for (auto const& word : words)
       if (missing.has(word))
         throw input_error({"table_options::", what, " the word ", detail::in_quotes(word),
-                           ", which stands for a missing ", kind});
+                           ", which marks a missing ", kind});
     std::sort(words.begin(), words.end());
     if (auto const twice = std::adjacent_find(words.begin(), words.end()); twice != words.end())
       throw input_error(
@@ -256,7 +261,7 @@ class table {
     if constexpr (has_classes) set_classes(numbers, options);
   }
 
-  /// Sets the role of each column, and the column's index among all columns of that role.
+  /// Sets the role of each column, and the column's index among all columns with this role.
   void set_roles(std::vector<std::string> const& names, std::string const& hint,
                  table_options const& options) {
     roles_.assign(names.size(), role::feature);
@@ -304,7 +309,7 @@ class table {
     return out;
   }
 
-  /// Finds the words of columns in the rows from the reader's present row on.
+  /// Finds the words of each word column in all rows, beginning with the reader's current row.
   void find_words(detail::csv_reader rows, std::vector<std::string> const& names,
                   detail::missing_cells const& missing, std::vector<word_column>& columns) {
     do
@@ -315,7 +320,7 @@ class table {
         if (column.words.find(text) != column.words.end() || missing.has(text)) continue;
         if (column.words.size() == column.most())
           cell_of_row{text, names[i], rows}.refuse(
-              ext::concat({"has more than ", column.most(), " words; write it in ",
+              ext::concat({"has more than ", column.most(), " words; list the column in ",
                            (roles_[i] == role::one_hot ? ".numbered or .ignored" : ".ignored")}));
         column.words.emplace(text, 0);
       }
@@ -323,7 +328,7 @@ class table {
     for (auto& column : columns) {
       if (column.words.empty())
         name_.refuse(ext::concat({"has no word in the column ", detail::in_quotes(column.name),
-                                  ": all its cells are missing; write it in .ignored"}));
+                                  ": all its cells are missing; list the column in .ignored"}));
       auto const& words = words_[column.name] = detail::ordered_words(column.words);
       column.words = detail::numbers_of(words);
     }
@@ -340,7 +345,8 @@ class table {
     if (feature_names_.empty())
       name_.refuse(ext::concat(
           {"has ", names.size(),
-           " columns, all of which are targets or ignored; none is left for features", hint}));
+           " columns, all of which are targets or ignored, so no column is left for features",
+           hint}));
   }
 
   [[nodiscard]] std::size_t column(std::vector<std::string> const& names, std::string const& name,
@@ -367,7 +373,7 @@ class table {
     auto const found = detail::number_of_cell(cell.text);
     if (!found)
       cell.refuse(ext::concat({"is not a number; ", otherwise,
-                               ", and words that mark a missing value in .missing_words"}));
+                               "; list words that mark a missing value in .missing_words"}));
     auto const out = static_cast<Number>(*found);
     if (std::isinf(out))
       cell.refuse(ext::concat({"is not a finite number of ", 8 * sizeof(Number), " bits"}));
@@ -376,9 +382,9 @@ class table {
 
   void add_number(cell_of_row const& cell, detail::missing_cells const& missing,
                   table_options const& options) {
-    T const out = number<T>(cell, missing,
-                            "write columns of words in .one_hot or .numbered, columns to be left "
-                            "out in .ignored");
+    T const out =
+        number<T>(cell, missing,
+                  "list columns of words in .one_hot or .numbered, and unused columns in .ignored");
     features_.push_back(std::isnan(out) ? missing_feature(cell, options) : out);
   }
 
@@ -387,10 +393,10 @@ class table {
     auto const found = column.words.find(cell.text);
     bool const is_missing = found == column.words.end();
     if (is_missing && !missing.has(cell.text))
-      cell.refuse(
-          ext::concat({"is not one of the words that table_options::words has for it: ",
-                       detail::list_of(words_[column.name]),
-                       "; train with a table that has the word, or write it in .missing_words"}));
+      cell.refuse(ext::concat(
+          {"is not one of the words that table_options::words lists for this column: ",
+           detail::list_of(words_[column.name]),
+           "; train with a table that contains the word, or list the word in .missing_words"}));
     if (column.as == role::numbered) {
       features_.push_back(is_missing ? missing_feature(cell, options)
                                      : static_cast<T>(found->second));
@@ -405,8 +411,8 @@ class table {
     if (options.missing) return static_cast<T>(*options.missing);
     if (!options.keep_missing)
       cell.refuse(
-          "is missing; give table_options::missing a number to stand for it, or write "
-          ".keep_missing = true, for plait::normalize to put the mean there");
+          "is missing; set table_options::missing to a number that replaces it, or set "
+          ".keep_missing = true, so that plait::normalize replaces it by the mean");
     has_missing_ = true;
     return std::numeric_limits<T>::quiet_NaN();
   }
@@ -427,8 +433,8 @@ class table {
              detail::in_quotes(cell.column),
              ", which is not one of table_options::classes: ", detail::list_of(options.classes)}));
       if (numbers.size() == std::numeric_limits<std::int32_t>::max())
-        cell.rows.refuse(
-            ext::concat({"has one class too many in the column ", detail::in_quotes(cell.column)}));
+        cell.rows.refuse(ext::concat({"has one class too many for 32-bit numbers in the column ",
+                                      detail::in_quotes(cell.column)}));
       auto const next = numbers.size();
       numbers.emplace(cell.text, next);
       return static_cast<Target>(next);

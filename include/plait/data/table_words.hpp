@@ -13,11 +13,12 @@
 
 namespace plait::detail {
 
-/// Reads a cell as a number. Returns nan if the cell is empty, nullopt for any other text.
+/// Reads a cell as a number. Returns nan if the cell is empty, and nullopt if its text is not a
+/// number.
 std::optional<double> number_of_cell(std::string_view cell);
 
-/// The cells of a table that mark a missing value: empty cells, cells that say nan, and the words
-/// that options list.
+/// The cells of a table that mark a missing value: empty cells, the word nan, and the words in
+/// `table_options::missing_words`.
 class missing_cells {
  public:
   explicit missing_cells(std::vector<std::string> const& words);
@@ -37,7 +38,8 @@ word_numbers numbers_of(std::vector<std::string> const& words);
 /// Returns the words of a column in the order of their numbers.
 std::vector<std::string> ordered_words(word_numbers const& words);
 
-/// Returns words as a part of an error message: the first twenty, and the number of the others.
+/// Returns a part of an error message that lists the first twenty words and states the number of
+/// the other words.
 [[gnu::cold]] std::string list_of(std::vector<std::string> const& words);
 
 }  // namespace plait::detail

@@ -28,8 +28,8 @@ class taken_data : public adapted_data<Held> {
   [[gnu::cold]] taken_data(Data&& data, std::size_t samples)
       : base(std::in_place, std::forward<Data>(data)), samples_(samples) {
     if (samples == 0 || samples > this->data().size())
-      throw input_error({"take: ", samples, " samples are asked for of ", this->data().size(),
-                         "; it takes at least 1 and no more than there are"});
+      throw input_error({"take: ", samples, " samples were requested from a data set of ",
+                         this->data().size(), "; request at least 1 sample, and at most all"});
   }
 
   [[nodiscard]] std::size_t size() const { return samples_; }
@@ -51,7 +51,7 @@ namespace plait {
 
 /// Takes the first `samples` samples of a data set: `data | plait::take(1000)`.
 ///
-/// Errors: input_error if the data set has fewer samples, or for 0.
+/// Errors: input_error if `samples` is 0, or if the data set has fewer samples.
 class take {
  public:
   using concept_tag = ext::adaptor_tag;

@@ -25,20 +25,20 @@
 namespace plait {
 
 /// Two tensors of a safetensors file, `x` and `y`, as a data set: row i of `x` has the features of
-/// sample i, and row i of `y` has its targets. They are classes (I64, I32 or U8) or, with
+/// sample i, and row i of `y` has its targets. Targets are classes (I64, I32 or U8) or, with
 /// `tensor_table<float, float>`, real numbers. Features and real targets may be F64, F32, F16,
-/// BF16, I64, I32 or U8; they are converted to T and Target without scaling, so that bytes are from
-/// 0 to 255.
+/// BF16, I64, I32 or U8; they are converted to T and Target without scaling, so bytes become
+/// numbers from 0 to 255.
 ///
-/// Shapes: x (samples, ...), whose row has a sample's features in order; y (samples), or (samples,
-///         ...).
+/// Shapes: x (samples, ...), where row i has the features of sample i in order; y (samples), or
+///         (samples, ...).
 /// Cost:   the file is mapped, not copied; only a y of classes in I64 is read when it is opened.
-///         The file must not change while the object exists: reading a part that was cut off ends
-///         the program by the signal SIGBUS.
+///         The file must not change while the object exists: if the file is cut off, reading the
+///         missing part ends the program with the signal SIGBUS.
 /// Errors: input_error with the file, the tensor and both values if the file is missing, not a
 ///         regular file or not a safetensors file; if it lacks a tensor, if a tensor has the wrong
 ///         type or no rows, if the numbers of rows differ, or if a class does not fit into 32 bits.
-///         inputs and targets throw it if a number is too large for float.
+///         inputs and targets throw input_error if a number is too large for float.
 /// Threads: all members are const and may run at the same time.
 template <std::floating_point T = float, class Target = std::int32_t>
   requires std::same_as<Target, std::int32_t> || std::floating_point<Target>
@@ -56,7 +56,8 @@ class tensor_table {
   [[nodiscard]] std::size_t width() const { return x_.width; }
   [[nodiscard]] std::size_t target_width() const { return y_.width; }
 
-  /// A text with the file, its tensors and their shapes, for comparisons.
+  /// A text with the file, its tensors and their shapes, by which ranks and checkpoints compare
+  /// data sets.
   [[nodiscard]] std::string description() const {
     return ext::concat(
         {"tensor_table(", detail::path_in_quotes(file_), ", ", x_.text(), ", ", y_.text(), ")"});
@@ -108,8 +109,10 @@ class tensor_table {
     tensor out{reader.info(name)};
     auto const& shape = out.entry.shape;
     if (shape.empty() || out.entry.elements() == 0)
-      refuse(out, ext::concat({"has the shape ", detail::shape_text(shape),
-                               "; it must have a row for each sample, with at least one number"}));
+      refuse(out,
+             ext::concat(
+                 {"has the shape ", detail::shape_text(shape),
+                  "; it must have one row for each sample, and at least one number in each row"}));
     out.width = out.entry.elements() / shape[0];
     out.data = mapped_.bytes().data() + reader.position(name);
     switch (out.entry.type) {

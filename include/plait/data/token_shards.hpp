@@ -21,8 +21,8 @@
 namespace plait {
 
 static_assert(std::endian::native == std::endian::little,
-              "plait/data/token_shards.hpp: token files are little-endian and this machine is not; "
-              "it needs conversions that plait does not have");
+              "plait/data/token_shards.hpp: token files are little-endian, but this machine is "
+              "not, and plait cannot convert them");
 
 /// The options of `plait::token_shards`.
 struct token_options {
@@ -88,10 +88,10 @@ class token_shard {
 }  // namespace detail
 
 /// The tokens of several files, concatenated and cut into sequences, as a data set for a language
-/// model that predicts each token from the tokens before it. The inputs of sample i are the tokens
-/// from i * sequence on, its targets the same tokens shifted by one. Cutting a file into several
-/// does not change the samples: a sequence may begin in one file and end in the next. Tokens after
-/// the last full sequence are not used.
+/// model that predicts each token from the tokens before it. The inputs of sample i are `sequence`
+/// tokens, beginning at token i * sequence; its targets are the tokens that follow each of them. A
+/// split of one file into several files does not change the samples: a sequence may begin in one
+/// file and end in the next. Tokens after the last full sequence are not used.
 ///
 /// A file has a header of 256 little-endian int32, then the tokens. If the header begins with
 /// 20240520, 1 and the number of tokens, the tokens are uint16. The data scripts of llm.c for GPT-2
@@ -101,8 +101,8 @@ class token_shard {
 ///
 /// Shapes: inputs, targets of a sample (sequence), values 0 to vocabulary - 1.
 /// Cost:   files are mapped, not copied; only the header of each file is read by the constructor.
-///         The files must not change while the object exists: reading a part that was cut off ends
-///         the program by the signal SIGBUS.
+///         The files must not change while the object exists: if a file is cut off, reading the
+///         missing part ends the program with the signal SIGBUS.
 /// Errors: inputs and targets throw input_error with the file and the position of a token that is
 ///         not below the vocabulary.
 /// Threads: all members are const and may run at the same time.
@@ -115,8 +115,8 @@ class token_shards {
   /// Errors: input_error if `files` is empty, the sequence or the vocabulary is 0, or the
   ///         vocabulary is above 2^31; if a file is missing, not a regular file or not readable,
   ///         lacks such a header or some of the tokens that the header counts, or if its type of
-  ///         tokens differs from the first file's; if all files together have fewer than sequence +
-  ///         1 tokens.
+  ///         tokens differs from the type in the first file; or if all files together have fewer
+  ///         than sequence + 1 tokens.
   token_shards(std::vector<std::filesystem::path> const& files, token_options const& options);
 
   /// Makes a data set from all files of a folder whose names end with .bin and do not begin with a
@@ -133,7 +133,8 @@ class token_shards {
   /// The number of tokens of all files together.
   [[nodiscard]] std::size_t tokens() const { return tokens_; }
 
-  /// A text with the files and their numbers of tokens, for comparisons.
+  /// A text with the files and their numbers of tokens, by which ranks and checkpoints compare data
+  /// sets.
   [[nodiscard]] std::string description() const;
 
   void inputs(std::size_t sample, std::span<std::int32_t> out) const { copy(sample, 0, out); }

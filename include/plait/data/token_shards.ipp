@@ -36,18 +36,19 @@ PLAIT_DECL token_shard::token_shard(open_file const& file, std::filesystem::path
   auto const* const found = std::find_if(kinds.begin(), kinds.end(),
                                          [&](kind const& one) { return one.magic == header[0]; });
   if (found == kinds.end())
-    name_.refuse(
-        concat({"begins with ", header[0],
-                " instead of 20240520 or 20240801: it is not a file of tokens of 16 or 32 bits "
-                "after a header of 256 int32 (bare tokens need the header)"}));
+    name_.refuse(concat(
+        {"begins with ", header[0],
+         " instead of 20240520 or 20240801: it is not a token file, which has a header of 256 "
+         "int32 and then tokens of 16 or 32 bits; add the header to a file that has only tokens"}));
   if (header[1] != found->version)
     name_.refuse(
-        concat({"has version ", header[1], ", only version ", found->version, " can be read"}));
+        concat({"has version ", header[1], ", but only version ", found->version, " can be read"}));
   token_bytes_ = found->token_bytes;
   count_ = static_cast<std::size_t>(header[2]);
   if (header[2] < 0 || bytes - header_bytes != token_bytes_ * count_)
-    name_.refuse(concat({"should have ", header[2], " tokens of ", 8 * token_bytes_,
-                         " bits by its header, but ", bytes - header_bytes, " bytes follow it"}));
+    name_.refuse(
+        concat({"should have ", header[2], " tokens of ", 8 * token_bytes_,
+                " bits according to its header, but ", bytes - header_bytes, " bytes follow it"}));
 }
 
 }  // namespace plait::detail
@@ -63,7 +64,7 @@ PLAIT_DECL token_shards::token_shards(std::vector<std::filesystem::path> const& 
   if (options.vocabulary == 0 || options.vocabulary > most)
     throw input_error(
         {"token_options::vocabulary is ", options.vocabulary, "; it must be from 1 to ", most});
-  if (files.empty()) throw input_error("token_shards: no file is given");
+  if (files.empty()) throw input_error("token_shards: the list of files is empty");
   shards_.reserve(files.size());
   firsts_.reserve(files.size());
   for (auto const& path : files) {
@@ -115,7 +116,8 @@ PLAIT_DECL void token_shards::copy(std::size_t sample, std::size_t shift,
                                    std::span<std::int32_t> out) const {
   detail::check_sample("token_shards", sample, size(), out.size(), options_.sequence);
   std::size_t at = sample * options_.sequence + shift;
-  // The file that has token `at`: the last file whose first token is at `at` or earlier.
+  // The file that contains token `at`: the last file whose first token has a number of at most
+  // `at`.
   auto number = static_cast<std::size_t>(std::upper_bound(firsts_.begin(), firsts_.end(), at) -
                                          firsts_.begin() - 1);
   for (; !out.empty(); ++number) {

@@ -200,9 +200,8 @@ struct formula_bodies {
             ...);
   }
   static constexpr bool is_summand(placement at) { return ext::is_shard(at) || at == partial; }
-  /// Returns operand K of a node. Sums that the ranks all-reduce within the layer are equal on all
-  /// ranks, as are the gradients of the sums. Nodes that also read blocks or summands read these
-  /// sums as replicate.
+  /// Returns operand K of a node. Sums that the ranks all-reduce within the layer, and their
+  /// gradients, are equal on all ranks. Next to blocks or summands they are replicate.
   template <int I, std::size_t K>
   static auto operand_of(auto const& l) {
     auto const x = view_of<table.at[I].operands[K]>(l);
@@ -271,8 +270,7 @@ struct formula_bodies {
     else if constexpr (kind != node_kind::result && kind != node_kind::reshape)
       make_by_kernel<I>(ops, l, std::make_index_sequence<std::size_t(table.at[I].count)>{});
   }
-  /// Issues a node whose kernel reads operands as stored, or as matrices that have a row for each
-  /// head.
+  /// Issues a node whose kernel reads operands as stored, or as matrices with a row for each head.
   template <int I, std::size_t... K>
   static void make_by_kernel(auto& ops, auto const& l, std::index_sequence<K...>) {
     constexpr node n = table.at[I];

@@ -22,18 +22,18 @@ inline constexpr bool is_from_output = [] {
 
 }  // namespace detail
 
-/// y = Function(x), element by element; backward: dx = Derivative(kept, dy). `Kept` is input_slot
-/// if the backward reads x, or output_slot if it reads y. Derive your own activations from this
-/// type.
+/// y = Function(x), element by element; backward: dx = Derivative(kept, dy), where `kept` is x if
+/// `Kept` is input_slot, or y if `Kept` is output_slot. Derive your own activations from this type.
 ///
-/// Without a Derivative, the derivative is computed from the function (`functions::derivative_of`),
-/// whose call operator must then be a template. If the function has a `slope(y)` of its output and
-/// `static constexpr bool from_output = true`, the output is kept.
+/// Without a Derivative argument, the derivative is computed from the function
+/// (`functions::derivative_of`), whose call operator must then be a template. If the function has a
+/// member function `slope(y)` that takes its output, and `static constexpr bool from_output =
+/// true`, the output is kept.
 ///
 /// Shapes: x, y (rows, Width).
 ///
-/// Cost:   after a layer with `takes_epilogue` (a linear layer) it runs as part of that layer's
-///         store, if the device can.
+/// Cost:   after a layer with `takes_epilogue` (a linear layer), the device can compute the
+///         activation while it stores that layer's output.
 template <std::size_t Width, class Function, class Derivative = functions::derivative_of<Function>,
           class Kept =
               std::conditional_t<detail::is_from_output<Function>, output_slot, input_slot>>
@@ -56,8 +56,8 @@ struct elementwise {
 /// max(x, 0), element by element.
 template <std::size_t Width>
 struct relu : elementwise<Width, functions::relu, functions::relu_derivative, output_slot> {
-  // The layer takes time only to read and write memory, so it gives the planner no reason to cut a
-  // value that a neighbouring layer needs whole.
+  // The layer takes time only to read and write memory. With 0 FLOPs the planner does not cut a
+  // value for this layer that a neighbouring layer needs whole.
   static constexpr double flops_per_row = 0;
   static constexpr aliasing may_alias{.forward = true, .backward = true};
 };

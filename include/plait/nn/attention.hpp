@@ -11,15 +11,16 @@
 
 namespace plait::nn {
 
-/// Causal attention of each head on its query, key and value, which are side by side in x.
+/// Causal attention of each head to its own query, key and value. All queries, keys and values are
+/// side by side in x.
 ///
 /// Shapes: x (Sequence * batch, 3 Width), y (Sequence * batch, Width).
 /// Moves:  nothing; heads are cut like features, and the sequence is whole.
 template <std::size_t Width, std::size_t Heads, std::size_t Sequence>
 struct attention_heads {
   static_assert(Width % Heads == 0,
-                "attention_heads<Width, Heads, Sequence>: Width is not a multiple of Heads; each "
-                "head takes Width / Heads features");
+                "attention_heads<Width, Heads, Sequence>: Width is not a multiple of Heads, but "
+                "each head has Width / Heads features; correct one of the two numbers");
   using concept_tag = layer_tag;
   using input = features<3 * Width>;
   using output = features<Width>;
@@ -44,8 +45,9 @@ struct attention_heads {
 /// Multi-head causal self-attention with its input projection "c_attn" and its output projection
 /// "c_proj".
 ///
-/// Source: Vaswani et al., "Attention is all you need", 2017; the probabilities are recomputed from
-///         their log-sum as in Dao et al., "FlashAttention", 2022.
+/// Source: Vaswani et al., "Attention is all you need", 2017; the backward recomputes the
+///         probabilities from the log-sum-exp of the scores as in Dao et al., "FlashAttention",
+///         2022.
 template <std::size_t Width, std::size_t Heads, std::size_t Sequence,
           initializer Projection = normal(0.02)>
 using causal_self_attention =
@@ -74,9 +76,10 @@ template <std::size_t Heads, std::size_t KeyValueHeads, std::size_t HeadWidth, s
           attention_options Options = attention_options{}>
 struct attention {
   using groups = ext::head_groups<Heads, KeyValueHeads, HeadWidth, Options>;
-  static_assert(groups::options.window <= Sequence,
-                "attention<..., Sequence, {.window}>: the window is longer than the sequence; "
-                "leave it out to see all earlier keys, or write one of at most Sequence");
+  static_assert(
+      groups::options.window <= Sequence,
+      "attention<..., Sequence, {.window}>: the window is longer than the sequence; set .window to "
+      "at most Sequence, or leave .window out so that queries see all earlier keys");
   using concept_tag = layer_tag;
   using input = inputs<features<Heads * HeadWidth>, features<KeyValueHeads * HeadWidth>,
                        features<KeyValueHeads * HeadWidth>>;

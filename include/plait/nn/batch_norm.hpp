@@ -13,31 +13,35 @@ namespace plait::nn {
 
 /// Options of batch_norm.
 struct batch_norm_options {
-  /// The number of consecutive samples with common statistics; 0: all samples of the microbatch.
+  /// The number of consecutive samples that are normalised by common statistics; 0: all samples of
+  /// the microbatch.
   std::size_t group = 0;
-  buffer_rule momentum = moving_average(0.1);  ///< share of a new step in the running statistics
+  buffer_rule momentum =
+      moving_average(0.1);  ///< weight of a step's statistics in the running averages
   nano_fraction epsilon = fraction(1e-5);
 };
 
 /// Normalises each channel, over groups of samples, to mean 0 and variance 1, and then applies a
 /// weight and a bias for each channel.
 ///
-/// With `.group = 0` the statistics are over all samples of the microbatch, on all ranks that have
-/// some of its samples, as in PyTorch's SyncBatchNorm. Results then depend on how a global batch is
-/// cut into microbatches and ranks. With `.group = N` the statistics are over a group of samples: N
-/// consecutive samples of the global batch, which stay on one rank and in one microbatch, so that
-/// every plan gives equal results. A microbatch consists of whole groups; only in the last, partial
-/// batch of an epoch may the last group have fewer samples. The buffers running_mean and
-/// running_var follow the mean and the unbiased variance of a step: averages over its groups or
-/// microbatches, weighted by their numbers of samples. In evaluation, and in a frozen layer, x is
-/// normalised by these buffers.
+/// With `.group = 0` the statistics are computed from all samples of the microbatch, on all ranks
+/// that have some of its samples, as in PyTorch's SyncBatchNorm. Results then depend on how a
+/// global batch is divided into microbatches and among ranks. With `.group = N` the statistics are
+/// computed from a group of samples: N consecutive samples of the global batch. A group is always
+/// on one rank and in one microbatch, so every plan computes equal results. A microbatch consists
+/// of whole groups; only in the last, partial batch of an epoch may the last group have fewer
+/// samples. The buffers running_mean and running_var are moving averages of the mean and the
+/// unbiased variance of each step. These two are averages over the step's groups or microbatches,
+/// weighted by the numbers of samples. In evaluation, and in a frozen layer, x is normalised by
+/// these buffers.
 ///
 /// Shapes: x, y (samples, Image::size); weight, bias, running_mean, running_var (Image::channels).
-/// Moves:  with groups nothing. Without groups the ranks that have different samples all-reduce a
-///         sum and a sum of squares for each channel in a forward, and two sums in a backward. If
-///         the number of ranks divides the channels, ranks cut the channels.
-/// Errors: input_error of `batches` if a microbatch is not whole groups; size_mismatch if a group
-///         has only one value for each channel.
+/// Moves:  with groups nothing. Without groups, the ranks that have different samples all-reduce
+///         two sums for each channel: the sum and the sum of squares in a forward, and two sums in
+///         a backward. If the number of ranks divides the number of channels, ranks cut the
+///         channels.
+/// Errors: `batches` throws input_error if a microbatch does not consist of whole groups;
+///         size_mismatch if a group has only one value for each channel.
 /// Source: Ioffe, Szegedy, "Batch normalization", arXiv 1502.03167. Names as in PyTorch's
 ///         BatchNorm2d; there is no num_batches_tracked.
 ///
@@ -46,9 +50,10 @@ struct batch_norm_options {
 template <class Image, batch_norm_options Options = batch_norm_options{}>
 struct batch_norm {
   static_assert((detail::check_image<Image>(), true));
-  static_assert(Options.epsilon.nano > 0,
-                "batch_norm<Image, {.epsilon}>: epsilon must be positive, as equal values would be "
-                "divided by zero; write .epsilon = plait::fraction(1e-5)");
+  static_assert(
+      Options.epsilon.nano > 0,
+      "batch_norm<Image, {.epsilon}>: epsilon must be positive, because a channel of equal values "
+      "has the variance 0 and would be divided by zero; write .epsilon = plait::fraction(1e-5)");
   using concept_tag = layer_tag;
   using weight = parameter<"weight", extents<Image::channels>, constant(1.0)>;
   using bias = parameter<"bias", extents<Image::channels>>;
@@ -83,8 +88,8 @@ struct batch_norm {
            : Options.group == 1 ? 2 * Image::channels
                                 : Image::channels,
            2 * Image::channels, follows::features, slot_element::accumulate, slot_kept::always>;
-  // Two sums for each channel, side by side: of x and of its squares in a forward, and the two sums
-  // of a backward.
+  // Two sums for each channel, side by side: the sums of x and of x squared in a forward, and the
+  // two sums of a backward.
   using sums = slot<"sums", 0, 2 * Image::channels, follows::features, slot_element::accumulate>;
   using saved = plait::saved<input_slot, statistics>;
   using scratch = std::conditional_t<Options.group == 0, plait::scratch<sums>, plait::scratch<>>;
@@ -137,7 +142,7 @@ struct batch_norm {
     ops.sum_over_samples(squares);
     ops.statistics_of_samples(Image::map, of_all, squares, statistics, epsilon);
   }
-  // Returns the part of a buffer that follows `taken`, its first part.
+  // Returns the part of the buffer `room` that follows its first part, `taken`.
   static auto rest_after(auto room, auto const& taken) {
     room.data += taken.count();
     room.columns -= taken.count();

@@ -33,9 +33,9 @@ struct side_by_side {
 
 }  // namespace detail
 
-/// Puts the features of two to four inputs side by side, after a fan_out, as torch.cat. For images
-/// of equal height and width it puts their channels side by side: the next layer takes `image<A +
-/// B, Height, Width>`.
+/// Puts the features of two to four inputs side by side, such as the outputs of a fan_out (like
+/// torch.cat). For images of equal height and width it puts the channels side by side: the next
+/// layer takes `image<A + B, Height, Width>`.
 ///
 /// Shapes: input i (rows, Widths[i]), y (rows, the sum of Widths).
 /// Moves:  nothing; the features are whole on every tensor rank. Partial inputs stay partial.
@@ -47,8 +47,8 @@ struct side_by_side {
 template <std::size_t... Widths>
 struct concat {
   static_assert(sizeof...(Widths) >= 2 && sizeof...(Widths) <= 4,
-                "concat<Widths...>: it takes two to four inputs, as many as a fan_out has "
-                "branches; write a concat of concats for more");
+                "concat<Widths...>: a concat has two to four inputs, because a fan_out has at most "
+                "four branches; for more inputs, nest concats");
   using concept_tag = layer_tag;
   using input = inputs<features<Widths>...>;
   using output = features<(Widths + ... + 0)>;

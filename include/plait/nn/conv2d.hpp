@@ -20,8 +20,9 @@ struct conv_options {
   /// The number of groups of input and output channels; each group is convolved separately.
   std::size_t groups = 1;
   bool bias = true;
-  /// The weight starts as normal random numbers of this deviation; 0: sqrt(2 / number of inputs of
-  /// an output), after He et al., "Delving deep into rectifiers", 2015. The bias starts as zeros.
+  /// The weight starts as normal random numbers of this standard deviation. 0 means sqrt(2 /
+  /// (number of inputs of one output)), after He et al., "Delving deep into rectifiers", 2015. The
+  /// bias starts as zeros.
   initializer weight = normal(0);
 };
 
@@ -38,8 +39,9 @@ constexpr std::int64_t he_deviation(std::size_t inputs) {
 template <std::size_t Channels, std::size_t Outputs, std::size_t Groups>
 consteval void check_groups() {
   static_assert(Groups > 0 && Channels % Groups == 0 && Outputs % Groups == 0,
-                "conv2d<Image, Outputs, {.groups}>: Groups groups do not divide Channels channels "
-                "of the input, or Outputs of the output; write a number that divides both");
+                "conv2d<Image, Outputs, {.groups}>: Groups does not divide Channels, the number of "
+                "input channels, or Outputs, the number of output channels; write a number of "
+                "groups that divides both");
 }
 
 template <class Image, std::size_t Outputs, conv_options Options>
@@ -87,8 +89,8 @@ struct conv_parameters {
 /// Moves:  nothing within the layer. In form "column" a rank has the whole input and a block of
 ///         output channels. In form "row" it has a block of input channels and a partial output, to
 ///         which one rank adds b. In form "groups" it has blocks of input and output channels.
-/// Cost:   windows are copied as patches into a scratch of at most patch_block_of(windows,
-///         Outputs).room() numbers, for a batch of any size; a 1 x 1 convolution of large maps,
+/// Cost:   windows are copied as patches (im2col) into a scratch of at most patch_block_of(windows,
+///         Outputs).room() numbers, for a batch of any size. A 1 x 1 convolution of large maps,
 ///         with stride 1 and without padding, needs no scratch.
 ///
 /// Example (tests/reference/names_in_use_test.cpp conv2d):

@@ -17,13 +17,14 @@ namespace plait::nn {
 
 /// Options of a cross-entropy.
 struct cross_entropy_options {
-  /// Rows with this label do not count, nor do rows with ignored_target (ignore_index in PyTorch).
+  /// Rows with this label, and rows with the label ignored_target, do not contribute to the loss
+  /// (ignore_index in PyTorch).
   std::int32_t ignored = -100;
-  /// The number of columns of the logits, if it is more than the number of classes; columns after
-  /// the classes do not count. 0: no padding.
+  /// The number of columns of the logits, if they have more columns than there are classes. The
+  /// columns after the classes do not contribute to the loss. 0: no padding.
   std::size_t padded_to = 0;
-  /// The share of the label that is spread evenly over all classes, including the label:
-  /// fraction(0.1) (label_smoothing in PyTorch).
+  /// The share of the target probability that is spread evenly over all classes, including the
+  /// class of the label: fraction(0.1) (label_smoothing in PyTorch).
   nano_fraction smoothing{};
 };
 
@@ -34,19 +35,20 @@ struct cross_entropy_options {
 ///
 /// Shapes: logits (rows, Classes), or padded_to columns, in which the padding has gradient 0;
 ///         labels (rows) in [0, Classes) or ignored.
-/// Moves:  if logits are cut by classes: the maximum and two sums for each row (three with
-///         smoothing), in the forward only.
+/// Moves:  if logits are cut by classes, the forward reduces the maximum and two sums for each row
+///         (three with smoothing) over the ranks; the backward moves nothing.
 ///
 /// Example (tests/reference/names_in_use_test.cpp cross_entropy):
 ///     using loss = plait::nn::cross_entropy<2>;  // for 2 outputs and a class, 0 or 1
 template <std::size_t Classes, cross_entropy_options Options = cross_entropy_options{}>
 struct cross_entropy {
   static_assert(Options.padded_to == 0 || Options.padded_to >= Classes,
-                "cross_entropy<Classes, {.padded_to}>: padded_to is less than Classes; write the "
-                "width of the logits with the padding");
+                "cross_entropy<Classes, {.padded_to}>: padded_to is less than Classes; set "
+                "padded_to to the number of columns of the logits, including the padding");
   static_assert(Options.smoothing.nano >= 0 && Options.smoothing.nano < 1'000'000'000,
-                "cross_entropy<Classes, {.smoothing}>: the part of the label that is spread over "
-                "all classes must be in [0, 1); a tenth is written .smoothing = fraction(0.1)");
+                "cross_entropy<Classes, {.smoothing}>: smoothing, the share of the target "
+                "probability that is spread over all classes, must be in [0, 1); write .smoothing "
+                "= fraction(0.1) for one tenth");
   using target =
       std::conditional_t<Options.smoothing.nano == 0, ext::one_hot_target, ext::smoothed_target>;
   using concept_tag = layer_tag;
@@ -62,13 +64,13 @@ struct cross_entropy {
   static constexpr double flops_per_row =
       (operation::cross_entropy_terms::is.flops + (target::is_smoothed ? 1 : 0)) * Classes;
   static constexpr bool takes_weights = true;
-  /// Trainers need not check labels, because `count` of this loss does. A derived loss that
-  /// replaces `count` does not inherit this promise.
+  /// Declares that trainers need not check labels, because `count` of this loss checks them. A
+  /// derived loss that replaces `count` does not inherit this declaration.
   using count_refuses_labels = cross_entropy;
   using joint_body_of =
-      cross_entropy;  // not of a loss derived from it, which may have other bodies
+      cross_entropy;  // this type and not a loss derived from it, which may have other bodies
 
-  /// Returns the number of rows that count, from the labels of one rank.
+  /// Returns the number of rows that contribute to the loss, found from the labels of one rank.
   ///
   /// Errors: input_error for a label that is neither a class nor ignored.
   static std::int64_t count(std::span<std::int32_t const> labels) {

@@ -16,13 +16,14 @@ namespace plait::nn {
 template <std::size_t Width, int PerMille>
 struct dropout {
   static_assert(PerMille >= 0 && PerMille < 1000,
-                "dropout<Width, PerMille>: PerMille must be in [0, 1000); a tenth is written 100");
+                "dropout<Width, PerMille>: PerMille must be in [0, 1000); write 100 for a "
+                "probability of one tenth");
   using concept_tag = layer_tag;
   using input = features<Width>;
   using output = features<Width>;
   using forms = plait::forms<whole, by_features, by_sequence<>>;
-  // The layer takes time only to read and write memory, so it gives the planner no reason to cut a
-  // value that a neighbouring layer needs whole.
+  // The layer takes time only to read and write memory. With 0 FLOPs the planner does not cut a
+  // value for this layer that a neighbouring layer needs whole.
   static constexpr double flops_per_row = 0;
   static constexpr aliasing may_alias{.forward = true, .backward = true};
 

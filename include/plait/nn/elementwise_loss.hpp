@@ -26,17 +26,18 @@ consteval bool has_derivative() {
 
 }  // namespace detail
 
-/// Function::value(x, target), summed over all numbers of all rows and divided by the number of
-/// targets in the whole global batch that are not NaN. If the batch has weights, the weight of a
-/// row multiplies the row's terms and its contribution to the count. Derive your own losses from
-/// this type.
+/// The mean of Function::value(x, target): the sum over all elements of all rows, divided by the
+/// number of targets in the whole global batch that are not NaN. If the batch has weights, the
+/// weight of a row multiplies the row's terms and its contribution to that number. Derive your own
+/// losses from this type.
 ///
-/// `Function` has static PLAIT_HOST_DEVICE functions of numbers in the type in which sums are
-/// computed: value(x, target), and slope(x, target), its derivative with respect to x. Without
-/// slope, value must be a template that accepts dual numbers (`ext::dual_number`), from which the
-/// derivative is computed.
+/// `Function` has the static PLAIT_HOST_DEVICE functions value(x, target) and slope(x, target), the
+/// derivative of value with respect to x. The numbers have the type in which sums are computed.
+/// Without slope, value must be a template that accepts dual numbers (`ext::dual_number`); plait
+/// then computes the derivative with them.
 ///
-/// Shapes: x (rows, Width), targets (rows, Width); a target that is NaN does not count.
+/// Shapes: x (rows, Width), targets (rows, Width); a target that is NaN does not contribute to the
+///         loss.
 ///
 /// Moves:  the features are whole on every tensor rank.
 template <std::size_t Width, class Function>
@@ -44,14 +45,14 @@ struct elementwise_loss {
   // Asserted here and not in a function, so that compilers name only this type before the text.
   static_assert(
       requires(double x) { Function::value(x, x); } || requires(float x) { Function::value(x, x); },
-      "elementwise_loss<Width, Function>: Function has no static value(x, target); write "
+      "elementwise_loss<Width, Function>: Function has no static value(x, target); declare "
       "`template <class T> PLAIT_HOST_DEVICE static T value(T x, T target)`");
   static_assert(
       detail::has_derivative<Function>(),
-      "elementwise_loss<Width, Function>: Function has no static slope(x, target), the derivative "
-      "of value with respect to x, and value does not take a plait::ext::dual_number, from which "
-      "it could be computed; make value a template, `template <class T> PLAIT_HOST_DEVICE static T "
-      "value(T x, T target)`, or write slope likewise");
+      "elementwise_loss<Width, Function>: Function has no static slope(x, target), and plait "
+      "cannot compute this derivative of value, because value does not accept a "
+      "plait::ext::dual_number. Make value a template, `template <class T> PLAIT_HOST_DEVICE "
+      "static T value(T x, T target)`, or declare slope(x, target) in the same way");
   using concept_tag = layer_tag;
   using input = inputs<features<Width>, reals<Width>>;
   using output = loss_value;
@@ -128,7 +129,8 @@ struct squared_error {
   }
 };
 
-/// Half the square of the difference, linear beyond a distance of PerMille / 1000, for `nn::huber`.
+/// Half the square of the difference, but linear if the difference is more than PerMille / 1000,
+/// for `nn::huber`.
 template <std::size_t PerMille>
 struct huber {
   template <class T>
@@ -143,7 +145,7 @@ struct huber {
   }
 };
 
-/// The cross-entropy of one logit and its target from 0 to 1, for `nn::binary_cross_entropy`.
+/// The cross-entropy of one logit and a target between 0 and 1, for `nn::binary_cross_entropy`.
 struct cross_entropy_of_logit {
   template <class T>
   PLAIT_HOST_DEVICE static T value(T x, T target) {
@@ -158,23 +160,23 @@ struct cross_entropy_of_logit {
 
 }  // namespace losses
 
-/// (x - target)^2, the mean over all numbers, as PyTorch's MSELoss.
+/// The mean of (x - target)^2 over all elements, as PyTorch's MSELoss.
 template <std::size_t Width>
 struct mse : elementwise_loss<Width, losses::squared_error> {};
 
-/// The Huber loss, the mean over all numbers: error^2 / 2 up to a distance of PerMille / 1000,
-/// linear beyond, as PyTorch's HuberLoss.
+/// The Huber loss, as PyTorch's HuberLoss: the mean over all elements of error^2 / 2, but linear if
+/// the error is more than PerMille / 1000.
 ///
 /// Source: Huber, "Robust estimation of a location parameter", 1964.
 template <std::size_t Width, std::size_t PerMille = 1000>
 struct huber : elementwise_loss<Width, losses::huber<PerMille>> {
   static_assert(PerMille > 0,
-                "huber<Width, PerMille>: PerMille is 0, and the loss is linear from the distance "
-                "PerMille / 1000 on; write at least 1");
+                "huber<Width, PerMille>: PerMille is 0, but the loss must be quadratic for errors "
+                "up to PerMille / 1000; set PerMille to at least 1");
 };
 
-/// -target log(sigmoid(x)) - (1 - target) log(1 - sigmoid(x)), the mean over all numbers, for
-/// logits x and targets from 0 to 1, as PyTorch's BCEWithLogitsLoss.
+/// The mean over all elements of -target log(sigmoid(x)) - (1 - target) log(1 - sigmoid(x)), for
+/// logits x and targets between 0 and 1, as PyTorch's BCEWithLogitsLoss.
 template <std::size_t Width>
 struct binary_cross_entropy : elementwise_loss<Width, losses::cross_entropy_of_logit> {};
 

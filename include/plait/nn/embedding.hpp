@@ -8,19 +8,20 @@
 
 namespace plait::nn {
 
-/// The row of a table for each token, as torch.nn.Embedding.
+/// Looks up a row of a learned table for each token, as torch.nn.Embedding does.
 ///
-/// Shapes: tokens (rows), weight (Vocabulary, Width), y (rows, Width). Tokens are in [0,
-///         Vocabulary), which trainers check. The weight is stored with PaddedTo rows, so that the
+/// Shapes: tokens (rows), weight (Vocabulary, Width), y (rows, Width). Tokens must be in [0,
+///         Vocabulary); trainers check this. The weight is stored with PaddedTo rows, so that the
 ///         number of ranks can divide them.
 /// Moves:  nothing; if the table is cut by vocabulary, each rank looks up its own rows, and the
 ///         output is partial.
 template <std::size_t Vocabulary, std::size_t Width, initializer Initial = normal(0.02),
           std::size_t PaddedTo = Vocabulary>
 struct embedding {
-  static_assert(PaddedTo >= Vocabulary,
-                "embedding<Vocabulary, Width, Initial, PaddedTo>: PaddedTo is less than "
-                "Vocabulary; write the number of rows with the padding");
+  static_assert(
+      PaddedTo >= Vocabulary,
+      "embedding<Vocabulary, Width, Initial, PaddedTo>: PaddedTo is less than Vocabulary; set "
+      "PaddedTo to the number of rows of the table, including the padding");
   using concept_tag = layer_tag;
   using weight = parameter<"weight", extents<PaddedTo, Width>, Initial, PaddedTo - Vocabulary>;
   using parameters = parameter_list<weight>;
@@ -38,7 +39,7 @@ struct embedding {
   }
 };
 
-/// Adds the row of a learned table for each position.
+/// Adds to each row of x the row of a learned table that belongs to the row's position.
 ///
 /// Shapes: x, y (Sequence * batch, Width), weight (Sequence, Width).
 template <std::size_t Sequence, std::size_t Width, initializer Initial = normal(0.02)>

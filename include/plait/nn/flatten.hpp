@@ -10,7 +10,7 @@ namespace plait::nn {
 /// that takes rows may also follow a layer that outputs an image.
 ///
 /// Shapes: x, y (rows, Image::size).
-/// Cost:   nothing; the output is in the buffer of the input.
+/// Cost:   nothing; input and output share one buffer.
 template <class Image>
 struct flatten {
   static_assert((detail::check_image<Image>(), true));

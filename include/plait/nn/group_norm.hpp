@@ -20,8 +20,8 @@ namespace detail {
 template <std::size_t Channels, std::size_t Groups>
 consteval void check_norm_groups() {
   static_assert(Groups > 0 && Channels % Groups == 0,
-                "group_norm<Image, Groups>: Groups groups do not divide the Channels channels of "
-                "the image; write a number that divides them");
+                "group_norm<Image, Groups>: Groups does not divide Channels, the number of "
+                "channels of the image; write a number of groups that divides it");
 }
 
 }  // namespace detail
@@ -37,8 +37,9 @@ struct group_norm {
   static_assert((detail::check_image<Image>(), true));
   static_assert((detail::check_norm_groups<Image::channels, Groups>(), true));
   static_assert(Options.epsilon.nano > 0,
-                "group_norm<Image, Groups, {.epsilon}>: epsilon must be positive, as a group of "
-                "equal values would be divided by zero; write .epsilon = plait::fraction(1e-5)");
+                "group_norm<Image, Groups, {.epsilon}>: epsilon must be positive, because a group "
+                "of equal values has the variance 0 and would be divided by zero; write .epsilon = "
+                "plait::fraction(1e-5)");
   using concept_tag = layer_tag;
   using weight = parameter<"weight", extents<Image::channels>, constant(1.0)>;
   using bias = parameter<"bias", extents<Image::channels>>;

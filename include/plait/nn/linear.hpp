@@ -9,20 +9,20 @@
 
 namespace plait::nn {
 
-/// The order in which the matrix of a linear layer is stored.
+/// The order of the dimensions in which the matrix of a linear layer is stored.
 enum class weight_order : int { input_output, output_input };
 
 /// Options of a linear layer.
 struct linear_options {
   bool bias = true;
   weight_order order = weight_order::input_output;
-  /// The number of equal pieces of the output, side by side. A column split cuts each piece: a
-  /// matrix that computes query, key and value has 3 parts.
+  /// The number of equal pieces of the output, side by side. Ranks that cut the output cut each
+  /// piece: a matrix that computes query, key and value has 3 parts.
   int parts = 1;
-  /// The weight starts as normal random numbers of this deviation, the bias as zeros.
+  /// The weight starts as normal random numbers of this standard deviation, and the bias as zeros.
   initializer weight = normal(0.02);
-  /// The number of features of the output, if it is more than Out. Features after Out are always 0;
-  /// they make the width divisible by the number of ranks. 0 means Out.
+  /// The number of features of the output including padding; 0 means Out. The features after the
+  /// first Out are always 0; with them, the number of ranks can divide the width.
   std::size_t padded_to = 0;
 };
 
@@ -54,8 +54,8 @@ struct linear_parameters {
 
 /// y = x w + b, as torch.nn.Linear.
 ///
-/// Shapes: x (rows, In), w (In, Out) or stored as (Out, In), b (Out), y (rows, Out); with
-///         padded_to, that number of outputs instead of Out.
+/// Shapes: x (rows, In), w (In, Out) or stored as (Out, In), b (Out), y (rows, Out). With
+///         padded_to, the number of outputs is padded_to instead of Out.
 /// Moves:  nothing within the layer. In the column form a rank has the whole input and a block of
 ///         the output. In the row form it has a block of the input and a partial output, to which
 ///         one rank adds b.
@@ -66,13 +66,13 @@ struct linear_parameters {
 template <std::size_t In, std::size_t Out, linear_options Options = linear_options{}>
 struct linear : detail::linear_parameters<In, Out, Options> {
   static_assert(Out % static_cast<std::size_t>(Options.parts) == 0,
-                "linear<In, Out, {.parts}>: Out is not a multiple of parts; the parts are equal "
-                "pieces of the output side by side");
-  static_assert(
-      Options.padded_to == 0 || (Options.padded_to >= Out && Options.parts == 1 &&
-                                 Options.order == weight_order::output_input),
-      "linear<In, Out, {.padded_to}>: padding follows Out outputs that are stored one after "
-      "another; write .order = weight_order::output_input, one part, and at least Out");
+                "linear<In, Out, {.parts}>: Out is not a multiple of parts, the number of equal "
+                "pieces of the output; correct one of the two numbers");
+  static_assert(Options.padded_to == 0 || (Options.padded_to >= Out && Options.parts == 1 &&
+                                           Options.order == weight_order::output_input),
+                "linear<In, Out, {.padded_to}>: padding can only follow outputs that are stored "
+                "one after another. Set .order = weight_order::output_input, .parts = 1, and "
+                ".padded_to to at least Out");
   using concept_tag = layer_tag;
   using base = detail::linear_parameters<In, Out, Options>;
   using weight = typename base::weight;

@@ -13,7 +13,8 @@ namespace plait::nn {
 
 namespace detail {
 
-/// Returns the deviation of uniform random numbers between -1 / sqrt(inputs) and 1 / sqrt(inputs).
+/// Returns the standard deviation of uniform random numbers between -1 / sqrt(inputs) and 1 /
+/// sqrt(inputs).
 consteval double deviation_of_lora(double inputs) {
   double root = inputs;
   for (int i = 0; i < 60; ++i) root = 0.5 * (root + 3 * inputs / root);
@@ -22,7 +23,8 @@ consteval double deviation_of_lora(double inputs) {
 
 template <class L, std::size_t Rank, std::size_t Alpha>
 struct lora_parts {
-  static_assert(Rank >= 1, "lora<L, Rank, Alpha>: Rank is 0; write at least 1, or L alone");
+  static_assert(Rank >= 1,
+                "lora<L, Rank, Alpha>: Rank is 0; set Rank to at least 1, or use L without lora");
   static constexpr std::size_t in = L::input::info.width, out = L::output::info.width;
   static constexpr linear_options first{.bias = false,
                                         .order = weight_order::output_input,

@@ -19,12 +19,14 @@
 
 namespace plait::nn {
 
-/// A part of a row: the outputs and targets that loss_of_part passes to its loss.
+/// The part of a row that loss_of_part passes to its loss: some outputs of the model and some
+/// targets.
 struct part_of_row {
-  std::size_t outputs = 0;       ///< width of the model's output; 0: the width of the loss
-  std::size_t first_output = 0;  ///< index of the first output for the loss
-  std::size_t targets = 0;       ///< number of real numbers that the data set has for a row
-  std::size_t first_target = 0;  ///< index of the first target for the loss
+  std::size_t outputs =
+      0;  ///< number of outputs in a row of the model; 0: as many as the loss reads
+  std::size_t first_output = 0;  ///< index of the first output that the loss reads
+  std::size_t targets = 0;       ///< number of targets (real numbers) in a row of the data set
+  std::size_t first_target = 0;  ///< index of the first target that the loss reads
 };
 
 namespace detail {
@@ -59,20 +61,22 @@ struct class_at {
 template <std::size_t Outputs, std::size_t FirstOutput, std::size_t Taken, std::size_t Targets,
           std::size_t FirstTarget, std::size_t TakenTargets>
 consteval void check_part() {
-  static_assert(FirstOutput + Taken <= Outputs,
-                "loss_of_part<Loss, {.outputs, .first_output}>: Loss takes Taken outputs from "
-                "FirstOutput on, but a row has only Outputs; correct one of these numbers");
-  static_assert(FirstTarget + TakenTargets <= Targets,
-                "loss_of_part<Loss, {.targets, .first_target}>: Loss takes TakenTargets targets "
-                "from FirstTarget on, but a row has only Targets; correct one of these numbers");
+  static_assert(
+      FirstOutput + Taken <= Outputs,
+      "loss_of_part<Loss, {.outputs, .first_output}>: Loss reads Taken outputs, beginning with "
+      "number FirstOutput, but a row has only Outputs outputs; correct one of these numbers");
+  static_assert(
+      FirstTarget + TakenTargets <= Targets,
+      "loss_of_part<Loss, {.targets, .first_target}>: Loss reads TakenTargets targets, beginning "
+      "with number FirstTarget, but a row has only Targets targets; correct one of these numbers");
 }
 
 }  // namespace detail
 
 /// Applies `Loss` to some outputs and some targets of a row, so that the terms of a sum_of can have
 /// targets of different kinds. The targets are real numbers in the data set. If Loss takes classes,
-/// a target is the number of a class, written as a whole number less than 2^24. A target that is
-/// NaN does not count.
+/// a target is the number of a class, stored as a whole number less than 2^24. A target that is NaN
+/// does not contribute to the loss.
 ///
 /// Shapes: x (rows, outputs), targets (rows, targets).
 /// Moves:  nothing; if Loss takes only some of the outputs, the outputs are whole on every tensor
@@ -90,10 +94,9 @@ struct loss_of_part {
   static constexpr std::size_t taken = parts::x.width, taken_targets = parts::targets.width;
   static constexpr std::size_t outputs = Part.outputs == 0 ? taken : Part.outputs;
   static constexpr bool of_classes = parts::targets.kind == ext::value_kind::tokens;
-  static_assert(
-      !of_classes || taken_targets == 1,
-      "loss_of_part<Loss, Part>: Loss takes several integers for each row; take a loss that "
-      "takes plait::tokens or plait::reals<W>");
+  static_assert(!of_classes || taken_targets == 1,
+                "loss_of_part<Loss, Part>: Loss reads several integers for each row; use a loss "
+                "whose targets are plait::tokens or plait::reals<W>");
   static_assert((detail::check_part<outputs, Part.first_output, taken, Part.targets,
                                     Part.first_target, taken_targets>(),
                  true));
@@ -115,10 +118,11 @@ struct loss_of_part {
   static constexpr std::size_t mixes_samples = ext::leaf_of<Loss>.mixes_samples;
   static constexpr std::size_t sequence = ext::leaf_of<Loss>.sequence;
 
-  /// Returns the number of targets that count for Loss, or the sum of their weights.
+  /// Returns the number of targets that contribute to Loss, or the sum of their weights if Loss is
+  /// weighted.
   ///
-  /// Errors: as Loss; input_error for a class that is not a whole number, and for a class that
-  ///         counts and is not below the `classes` of Loss.
+  /// Errors: as Loss; input_error for a class that is not a whole number, and for a class that is
+  ///         not below the `classes` of Loss, unless Loss ignores it.
   template <class T>
   static auto count(std::span<T const> targets) {
     decltype(count_of_row(targets)) sum{};
@@ -197,8 +201,8 @@ struct loss_of_part {
       if (!std::isnan(of_row[0]) && static_cast<T>(label) != of_row[0])
         throw input_error({"loss_of_part: the target ", std::to_string(of_row[0]), " in column ",
                            Part.first_target,
-                           " is not a class; classes are whole numbers from 0 to 2^24, or nan for "
-                           "a row that does not count"});
+                           " is not a class; write classes as whole numbers from 0 to 2^24, or nan "
+                           "for a row that must not contribute to the loss"});
       auto const counted = Loss::count(std::span<std::int32_t const>(&label, 1));
       if constexpr (requires { Loss::classes; })
         if (counted > 0 && static_cast<std::uint32_t>(label) >= Loss::classes)

@@ -22,8 +22,8 @@ template <std::size_t Kernel, std::size_t Padding>
 consteval void check_pool_padding() {
   static_assert(
       2 * Padding <= Kernel,
-      "max_pool or average_pool: a padding of Padding is more than half the Kernel; write "
-      "at most half of it, as a window needs an element");
+      "max_pool or average_pool: Padding is more than half of Kernel; set the padding to at most "
+      "half of the kernel, so that every window contains at least one element of the image");
 }
 
 /// A pooling. `Row`: the operation of operation/rows.hpp that reduces each window.
@@ -64,7 +64,7 @@ constexpr std::size_t stride_of(pool_options const& of) {
 }  // namespace detail
 
 /// The largest element of each window, as PyTorch's MaxPool2d. The gradient of a window is added to
-/// its largest element; if several are equal, to the first.
+/// its largest element, or to the first of several equal ones.
 ///
 /// Shapes: x (rows, Image::size); y an image of the same channels with
 ///         (height + 2 padding - kernel) / stride + 1 rows.

@@ -8,7 +8,7 @@
 
 namespace plait::nn {
 
-/// The product of two inputs, element by element: a gate after a fan_out.
+/// The product of two inputs, element by element, such as a value and its gate after a fan_out.
 ///
 /// Shapes: both inputs and the output (rows, Width).
 template <std::size_t Width>

@@ -23,8 +23,8 @@ struct rms_norm_options {
 template <std::size_t Width, rms_norm_options Options = rms_norm_options{}>
 struct rms_norm {
   static_assert(Options.epsilon.nano > 0,
-                "rms_norm<Width, {.epsilon}>: epsilon must be positive, as a row of zeros would be "
-                "divided by zero; write .epsilon = plait::fraction(1e-5)");
+                "rms_norm<Width, {.epsilon}>: epsilon must be positive, because a row of zeros "
+                "would be divided by zero; write .epsilon = plait::fraction(1e-5)");
   using concept_tag = layer_tag;
   using weight = parameter<"weight", extents<Width>, constant(1.0)>;
   using parameters = parameter_list<weight>;

@@ -13,13 +13,14 @@
 
 namespace plait::nn {
 
-/// The method by which the angles of rotary positions grow more slowly, for sequences that are
-/// longer than the sequences of the original training. The names are as in Hugging Face's
-/// rope_type.
+/// The method by which the angles of rotary positions are made to grow more slowly, for sequences
+/// that are longer than the sequences in the model's original training. The names equal the values
+/// of Hugging Face's rope_type.
 enum class rotary_scaling : int {
   none,
   linear,  ///< divides all angles by the factor
-  llama3,  ///< divides slow angles by the factor, keeps fast ones, and interpolates between the two
+  llama3,  ///< divides slow angles by the factor, keeps fast angles, and interpolates between the
+           ///< two
 };
 
 /// Options of rotary, named as rope_theta and the entries of rope_scaling in Hugging Face's
@@ -27,9 +28,10 @@ enum class rotary_scaling : int {
 struct rotary_options {
   std::size_t base = 10000;
   rotary_scaling scaling = rotary_scaling::none;
-  nano_fraction factor = fraction(1.0);  ///< with a scaling: `.factor = fraction(8.0)`
+  nano_fraction factor =
+      fraction(1.0);  ///< the factor of the scaling, such as fraction(8.0); 1 without a scaling
   /// For llama3: an angle is slow if it makes at most low_frequency_factor turns within
-  /// original_positions, and fast from high_frequency_factor turns on.
+  /// original_positions, and fast if it makes at least high_frequency_factor turns.
   nano_fraction low_frequency_factor = fraction(1.0);
   nano_fraction high_frequency_factor = fraction(4.0);
   std::size_t original_positions = 8192;
@@ -62,8 +64,8 @@ struct rotary_table {
   }
 };
 
-/// Turns each pair of numbers of each head. The second number of a pair follows the first at a
-/// distance of half a head.
+/// Turns each pair of numbers of each head. The second number of a pair is half a head after the
+/// first.
 template <std::size_t HeadWidth>
 struct rotary_turn {
   static constexpr std::size_t block = HeadWidth;
@@ -88,41 +90,42 @@ namespace plait::nn {
 /// a query and a key depends on their distance. It is applied to the queries and keys of an
 /// attention. A number is paired with the number half a head after it, as in Hugging Face's models.
 ///
-/// Angles are computed in double, and their sines are rounded once, to the type in which sums are
+/// Angles, sines and cosines are computed in double and rounded once, to the type in which sums are
 /// computed.
 /// Shapes: x, y (rows, Width), heads of HeadWidth side by side.
-/// Moves:  nothing: heads are cut like features, and positions may be.
+/// Moves:  nothing: heads are cut like features, and positions may be cut, too.
 /// Cost:   a sine and a cosine for each position and pair of one head, in each call; a table of
 ///         Sequence * HeadWidth numbers.
 template <std::size_t Width, std::size_t HeadWidth, std::size_t Sequence,
           rotary_options Options = rotary_options{}>
 struct rotary {
   static_assert(HeadWidth > 0 && HeadWidth % 2 == 0,
-                "rotary<Width, HeadWidth, Sequence>: HeadWidth must be even, as the numbers of a "
-                "head are turned in pairs");
+                "rotary<Width, HeadWidth, Sequence>: HeadWidth must be even, because the numbers "
+                "of a head are turned in pairs");
   static_assert(HeadWidth == 0 || Width % (HeadWidth == 0 ? 1 : HeadWidth) == 0,
-                "rotary<Width, HeadWidth, Sequence>: Width is not a multiple of HeadWidth; heads "
-                "are side by side, so write heads * HeadWidth");
+                "rotary<Width, HeadWidth, Sequence>: Width is not a multiple of HeadWidth; set "
+                "Width to the number of heads times HeadWidth");
   static_assert(HeadWidth <= 512,
-                "rotary<Width, HeadWidth, Sequence>: HeadWidth may be 512 at most");
+                "rotary<Width, HeadWidth, Sequence>: HeadWidth must be at most 512");
   static_assert(Options.base > 0 && Options.factor.nano > 0,
-                "rotary<..., {.base, .factor}>: base and factor must be positive; leave factor out "
-                "without a scaling");
-  static_assert(Options.scaling != rotary_scaling::llama3 ||
-                    (Options.high_frequency_factor.nano > Options.low_frequency_factor.nano &&
-                     Options.low_frequency_factor.nano > 0 && Options.original_positions > 0),
-                "rotary<..., {.scaling = rotary_scaling::llama3}>: high_frequency_factor must be "
-                "greater than low_frequency_factor, and both and original_positions positive");
+                "rotary<..., {.base, .factor}>: base and factor must be positive; without a "
+                "scaling leave factor out");
+  static_assert(
+      Options.scaling != rotary_scaling::llama3 ||
+          (Options.high_frequency_factor.nano > Options.low_frequency_factor.nano &&
+           Options.low_frequency_factor.nano > 0 && Options.original_positions > 0),
+      "rotary<..., {.scaling = rotary_scaling::llama3}>: high_frequency_factor must be greater "
+      "than low_frequency_factor, and both of them and original_positions must be positive");
   static_assert(Options.scaling != rotary_scaling::none || Options.factor.nano == 1'000'000'000,
-                "rotary<..., {.factor}>: without a scaling nothing heeds factor; write .scaling = "
-                "rotary_scaling::linear or llama3");
+                "rotary<..., {.factor}>: factor has no effect without a scaling; set .scaling to "
+                "rotary_scaling::linear or rotary_scaling::llama3, or leave .factor out");
   using concept_tag = layer_tag;
   using input = features<Width>;
   using output = features<Width>;
   using table = slot<"table", 0, Sequence * HeadWidth, slot_element::accumulate>;
   using scratch = plait::scratch<table>;
   // A form that cuts features must cut whole heads. If the number of ranks does not divide the
-  // heads, as with key heads that several ranks read, all ranks turn all heads.
+  // number of heads (for example, if several ranks read one key head), all ranks turn all heads.
   using whole_heads = units_of<Width / (HeadWidth == 0 ? 1 : HeadWidth)>;
   using forms = plait::forms<whole,
                              form<"features", shard<dim::features>, shard<dim::features>,

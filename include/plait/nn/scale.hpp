@@ -19,8 +19,8 @@ struct scale {
   using input = features<Width>;
   using output = features<Width>;
   using forms = plait::forms<whole, by_features, by_sequence<>, form<"summands", partial, partial>>;
-  // The layer takes time only to read and write memory, so it gives the planner no reason to cut a
-  // value that a neighbouring layer needs whole.
+  // The layer takes time only to read and write memory. With 0 FLOPs the planner does not cut a
+  // value for this layer that a neighbouring layer needs whole.
   static constexpr double flops_per_row = 0;
   static constexpr aliasing may_alias{.forward = true, .backward = true};
 

@@ -33,18 +33,19 @@ struct columns_at {
   }
 };
 
-// The numbers are template arguments, so that every compiler prints them next to the text.
+// Width, First and Count are template arguments, so that every compiler prints their values next to
+// the message.
 template <std::size_t Width, std::size_t First, std::size_t Count>
 consteval void check_slice() {
   static_assert(Count > 0 && First <= Width && Count <= Width - First,
-                "slice<Width, First, Count>: Count is 0, or First + Count is more than Width; "
-                "write a Count from 1 to Width - First");
+                "slice<Width, First, Count>: Count is 0, or First + Count is more than Width; set "
+                "Count to a number from 1 to Width - First");
 }
 
 }  // namespace detail
 
-/// y = x[First], ..., x[First + Count - 1]: some features of the input. For images it takes whole
-/// channels if First and Count are multiples of a map's size.
+/// y = x[First], ..., x[First + Count - 1]: some features of the input. For images, these are whole
+/// channels if First and Count are multiples of the size of a map.
 ///
 /// Shapes: x (rows, Width), y (rows, Count).
 /// Moves:  nothing; the features are whole on every tensor rank, and a partial input stays partial.

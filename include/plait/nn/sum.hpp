@@ -30,16 +30,16 @@ struct equal_inputs<Width, 4> {
 
 }  // namespace detail
 
-/// The sum of `Count` inputs, element by element, after a fan_out.
+/// The sum of `Count` inputs, element by element, such as the outputs of a fan_out.
 ///
 /// Shapes: all inputs and the output (rows, Width).
-/// Moves:  nothing; if the inputs are partial, so is the output, and one reduction follows instead
-///         of `Count`.
+/// Moves:  nothing; if the inputs are partial, the output is partial, too, so one reduction of the
+///         output replaces `Count` reductions of the inputs.
 template <std::size_t Width, std::size_t Count>
 struct sum {
   static_assert(Count >= 2 && Count <= 4,
-                "sum<Width, Count>: Count inputs are added up, two to four as a fan_out has "
-                "branches; write sums of sums for more");
+                "sum<Width, Count>: Count must be from 2 to 4, because a fan_out has two to four "
+                "branches; for more inputs, nest sums");
   using concept_tag = layer_tag;
   using input = typename detail::equal_inputs<Width, Count>::type;
   using output = features<Width>;

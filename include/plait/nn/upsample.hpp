@@ -15,8 +15,8 @@ namespace detail {
 template <std::size_t Factor>
 consteval void check_factor() {
   static_assert(Factor > 0,
-                "upsample<Image, Factor>: Factor is 0, so the output would be empty; write how "
-                "often each row and column is repeated");
+                "upsample<Image, Factor>: Factor is 0, so the output would be empty; set Factor to "
+                "the number of times that each row and column is repeated, at least 1");
 }
 
 }  // namespace detail
@@ -40,8 +40,8 @@ struct upsample {
   using forms = plait::forms<whole, form<"channels", shard<dim::features>, shard<dim::features>>,
                              by_sequence<>, form<"summands", partial, partial>>;
   static constexpr std::size_t units = Image::channels;
-  // The layer takes time only to read and write memory, so it gives the planner no reason to cut a
-  // value that a neighbouring layer needs whole.
+  // The layer takes time only to read and write memory. With 0 FLOPs the planner does not cut a
+  // value for this layer that a neighbouring layer needs whole.
   static constexpr double flops_per_row = 0;
 
   struct nearest {

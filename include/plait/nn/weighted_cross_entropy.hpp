@@ -16,9 +16,10 @@ namespace plait::nn {
 /// fraction(2)>`.
 template <nano_fraction... Weights>
 struct class_weights {
-  static_assert(sizeof...(Weights) > 0 && ((Weights.nano >= 0) && ...),
-                "class_weights<Weights...>: weights are not negative, and there is one for each "
-                "class; write fraction(0) for a class that does not count");
+  static_assert(
+      sizeof...(Weights) > 0 && ((Weights.nano >= 0) && ...),
+      "class_weights<Weights...>: there must be one weight for each class, and no weight may be "
+      "negative; write fraction(0) for a class that must not contribute to the loss");
   static constexpr std::size_t count = sizeof...(Weights);
 };
 
@@ -34,8 +35,8 @@ struct weights_table<class_weights<Weights...>> {
   }
 };
 
-/// Computes the term of a row from the sums of ops.cross_entropy_terms and the weight of the row's
-/// class.
+/// Computes the loss term of a row from the sums that ops.cross_entropy_terms stores and from the
+/// weight of the row's class.
 template <class Weights>
 struct weighted_term {
   std::int32_t ignored;
@@ -73,8 +74,8 @@ struct times_class_weight {
 template <class Weights, cross_entropy_options Options = cross_entropy_options{}>
 struct weighted_cross_entropy {
   static_assert(Options.smoothing.nano == 0,
-                "weighted_cross_entropy<Weights, {.smoothing}>: smoothing spreads a label "
-                "over all classes, so it has no single weight; leave .smoothing out");
+                "weighted_cross_entropy<Weights, {.smoothing}>: smoothing spreads a label over all "
+                "classes, so the label has no single weight; leave .smoothing out");
   using unweighted = cross_entropy<Weights::count, Options>;
   using concept_tag = layer_tag;
   static constexpr std::size_t classes = Weights::count;
@@ -88,7 +89,7 @@ struct weighted_cross_entropy {
   static constexpr double flops_per_row = 5.0 * double(classes);
   static constexpr bool takes_weights = true;
 
-  /// Returns the sum of the weights of the labels of one rank.
+  /// Returns the sum of the weights of one rank's labels.
   ///
   /// Errors: as for cross_entropy.
   static double count(std::span<std::int32_t const> labels) {

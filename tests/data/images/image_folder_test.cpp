@@ -198,38 +198,41 @@ TEST_F(ImageFolder, FoldersAreClassesInTheOrderOfTheirNames) {
 }
 
 TEST_F(ImageFolder, WrongFoldersAreRefusedInOneSentence) {
-  EXPECT_EQ(opening(), "folder of pictures '' has no folders in it, one for each class");
-  std::string const skip = "; to leave out what cannot be used, write .skip_bad = true";
+  EXPECT_EQ(opening(),
+            "folder of pictures '' contains no folders; it must contain one folder for each class");
+  std::string const skip = "; to skip pictures that cannot be used, set .skip_bad = true";
   add("a/.x", "");
   EXPECT_EQ(opening(), "folder of pictures 'a' has no picture" + skip);
   add("a/b.gif", "GIF89a");
   EXPECT_EQ(opening(),
-            "picture 'a/b.gif' has a name that ends with none of .jpg, .jpeg and .png" + skip);
+            "picture 'a/b.gif' has a name that does not end with .jpg, .jpeg or .png" + skip);
   EXPECT_EQ(opening({.skip_bad = true}),
-            "folder of pictures '' has no folder of a class but those that are skipped, as 'a': it "
+            "folder of pictures '' contains no folder that is a class except skipped files, such "
+            "as 'a': it "
             "has no picture");
   // The folder given is the parent of the right one.
   add_stored("both/train/p.png", "rgb_8.png");
   EXPECT_EQ(refusal([&] { image_folder<3, 13, 21> const data(folder_, {.skip_bad = true}); }),
-            "folder of pictures '' has no folder of a class but those that are skipped, as 'a': it "
+            "folder of pictures '' contains no folder that is a class except skipped files, such "
+            "as 'a': it "
             "has no picture");
   std::filesystem::remove(folder_ / "a/b.gif");
   EXPECT_EQ(opening(),
-            "folder of pictures 'both' has folders in it, and no picture: if they are the classes, "
-            "give image_folder this folder" +
+            "folder of pictures 'both' contains folders but no picture; if these folders are the "
+            "classes, pass this folder to image_folder" +
                 skip);
   add_stored("both/p.png", "rgb_8.png");
-  EXPECT_EQ(opening(), "picture 'both/train' is a folder, and is in the folder of a class" + skip);
+  EXPECT_EQ(opening(), "picture 'both/train' is a folder inside the folder of a class" + skip);
   std::filesystem::remove_all(folder_ / "both");
   add("a/p.jpg", "XIF89a");
   EXPECT_EQ(opening({.skip_bad = true}),
-            "folder of pictures 'a' has no picture but those that are skipped, as 'a/p.jpg': it "
-            "begins as neither a JPEG nor a PNG does");
+            "folder of pictures 'a' has no picture except skipped files, such as 'a/p.jpg': it "
+            "is neither a JPEG nor a PNG, according to its first bytes");
   std::filesystem::remove(folder_ / "a/p.jpg");
   add("a/b.gif", "GIF89a");
   std::filesystem::remove(folder_ / "a/b.gif");
   add_stored("z.png", "rgb_8.png");
-  EXPECT_EQ(opening(), "picture 'z.png' is in no folder of a class" + skip);
+  EXPECT_EQ(opening(), "picture 'z.png' is not in the folder of a class" + skip);
   EXPECT_EQ(refusal([&] { image_folder<3, 13, 21> const data(folder_ / "none"); }),
             "folder of pictures 'none' cannot be read: No such file or directory");
   EXPECT_EQ(refusal([&] { image_folder<3, 13, 21> const data(folder_ / "z.png"); }),
@@ -253,10 +256,10 @@ std::string png_header(std::uint32_t width, std::uint32_t height) {
 }
 
 TEST_F(ImageFolder, WrongPicturesAreRefusedInOneSentence) {
-  std::string const skip = "; to leave out what cannot be used, write .skip_bad = true";
+  std::string const skip = "; to skip pictures that cannot be used, set .skip_bad = true";
   EXPECT_EQ(reading("p.jpg", ""), "picture 'a/p.jpg' is empty" + skip);
   EXPECT_EQ(reading("p.jpg", "XIF89a"),
-            "picture 'a/p.jpg' begins as neither a JPEG nor a PNG does" + skip);
+            "picture 'a/p.jpg' is neither a JPEG nor a PNG, according to its first bytes" + skip);
   EXPECT_EQ(reading("p.jpg", "GIF89a").substr(0, 76),
             "picture 'a/p.jpg' is a picture in another format than JPEG and PNG; convert ");
   EXPECT_EQ(reading("p.jpg", "version https://git-lfs.github.com/spec/v1").substr(0, 45),
@@ -264,7 +267,7 @@ TEST_F(ImageFolder, WrongPicturesAreRefusedInOneSentence) {
   add_stored("a/p.jpg", "full.jpg");
   EXPECT_EQ(refusal([&] { image_folder<3, 13, 20> const data(folder_); }),
             "picture 'a/p.jpg' has 21 x 13 pixels, not 20 x 13 (width x height); for pictures of "
-            "any size write .fit = plait::image_fit::resize_and_crop" +
+            "any size set .fit = plait::image_fit::resize_and_crop" +
                 skip);
   auto const jpeg = content(pictures() / "full.jpg");
   EXPECT_EQ(reading("p.jpg", jpeg.substr(0, 900)),
@@ -283,8 +286,10 @@ TEST_F(ImageFolder, WrongPicturesAreRefusedInOneSentence) {
   // More pixels than there can be bytes for: refused before there is memory for them.
   add("a/p.jpg", png_header(60000, 60000));
   std::filesystem::remove(folder_ / "a/p.png");
-  EXPECT_EQ(opening({.fit = image_fit::resize_and_crop}),
-            "picture 'a/p.jpg' has 60000 x 60000 pixels by its header, more than 100000000" + skip);
+  EXPECT_EQ(
+      opening({.fit = image_fit::resize_and_crop}),
+      "picture 'a/p.jpg' has 60000 x 60000 pixels according to its header, more than 100000000" +
+          skip);
   std::filesystem::create_directories(folder_ / "a/p.png");
   std::filesystem::remove(folder_ / "a/p.jpg");
   EXPECT_EQ(opening(), "picture 'a/p.png' cannot be read: it is not a regular file" + skip);
@@ -308,7 +313,7 @@ TEST_F(ImageFolder, BadPicturesAreCountedAndNamedBeforeTraining) {
   add("b/notes.txt", "");
   add("c/notes.txt", "");
   EXPECT_EQ(opening(),
-            "picture 'b/notes.txt' has a name that ends with none of .jpg, .jpeg and .png; to "
+            "picture 'b/notes.txt' has a name that does not end with .jpg, .jpeg or .png; to "
             "leave out what cannot be used, write .skip_bad = true");
   image_folder<3, 13, 21> const data(folder_, {.skip_bad = true});
   EXPECT_EQ(data.size(), 40u);

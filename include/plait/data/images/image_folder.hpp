@@ -30,7 +30,7 @@ namespace plait {
 
 /// The way in which pictures are brought to the required size.
 enum class image_fit {
-  exact,  ///< pictures must have the size already
+  exact,  ///< all pictures must already have the required size
   /// Cuts out the largest middle region with the new aspect ratio, and resizes it (bilinear).
   resize_and_crop,
 };
@@ -38,9 +38,9 @@ enum class image_fit {
 /// The options of `plait::image_folder`.
 struct image_folder_options {
   image_fit fit = image_fit::exact;
-  /// If true, the constructor decodes all pictures, and skips and counts those that cannot be used.
-  /// It also skips other files, and folders without any file that has a picture's name; such a
-  /// folder is not a class.
+  /// If true, the constructor decodes all pictures, and skips and counts the pictures that cannot
+  /// be used. It also skips all other files, and all folders without a file whose name ends like a
+  /// picture's; such a folder is not a class.
   bool skip_bad = false;
 };
 
@@ -63,28 +63,28 @@ namespace plait {
 ///
 /// An input is a byte of the file, from 0 to 255: no colour profile, gamma or orientation is
 /// applied. Transparency is dropped; of values with 16 bits, the upper 8 are used; a grey value is
-/// 0.299 red + 0.587 green + 0.114 blue. A JPEG with four inks (CMYK, YCCK) is read as inverted, as
-/// Adobe's programs write it; a colour is the product of the light that its ink leaves and the
-/// light that black leaves.
+/// 0.299 red + 0.587 green + 0.114 blue. A JPEG with four inks (CMYK, YCCK) is assumed to be
+/// inverted, because Adobe's programs write it so; each colour is the product of the light that its
+/// ink leaves and the light that the black ink leaves.
 ///
 /// Shapes: inputs (Channels, Height, Width), targets (1).
 /// Cost:   the constructor opens each file and reads its header, or decodes it if `skip_bad` is
-///         set, on all cores. A sample is read and decoded each time it is requested. A thread
-///         keeps memory for the largest picture it has decoded; the decoding libraries allocate
-///         memory during a call. Files must not change while the object lives.
-/// Errors: input_error that names the file if it is not a picture or is damaged, has another size
-///         than required, or more than 100 million pixels; input_error that names the folder if it
-///         has no class, or a class without a picture or with folders. Without `skip_bad`, damage
-///         after a picture's header is found only when the picture is requested.
+///         set, on all cores. A sample is read and decoded each time it is requested. Each thread
+///         keeps enough memory for the largest picture that it has decoded; the decoding libraries
+///         allocate memory during a call. Files must not change while the object lives.
+/// Errors: input_error that names the file if it is not a picture, is damaged, has another size
+///         than required, or has more than 100 million pixels. Also input_error that names the
+///         folder if it has no class, or if a class has no picture or contains folders. Without
+///         `skip_bad`, damage after a picture's header is found only when the picture is requested.
 /// Threads: all members are const and may run at the same time.
 template <std::size_t Channels, std::size_t Height, std::size_t Width,
           std::floating_point T = float>
 class image_folder {
   static_assert(Channels == 1 || Channels == 3,
-                "image_folder<Channels, Height, Width>: Channels is 3 for red, green and blue, or "
-                "1 for grey");
+                "image_folder<Channels, Height, Width>: Channels must be 3 for red, green and "
+                "blue, or 1 for grey");
   static_assert(Height >= 1 && Width >= 1 && Height <= 65500 && Width <= 65500,
-                "image_folder<Channels, Height, Width>: Height and Width are from 1 to 65500");
+                "image_folder<Channels, Height, Width>: Height and Width must be from 1 to 65500");
 
  public:
   using concept_tag = dataset_tag;
@@ -95,12 +95,13 @@ class image_folder {
       : root_(std::move(root)), options_(options), folder_(root_, kind_of_folder) {
     auto const entries = entries_of(root_);
     if (std::ranges::none_of(entries, [&](auto const& entry) { return is_folder(entry); }))
-      refuse_folder("", "has no folders in it, one for each class");
+      refuse_folder("", "contains no folders; it must contain one folder for each class");
     for (auto const& entry : entries)
       if (is_folder(entry)) add_class(entry);
-      else leave_out(entry, "is in no folder of a class");
+      else leave_out(entry, "is not in the folder of a class");
     if (classes_.empty())
-      refuse_folder("", ext::concat({"has no folder of a class", example_of_skipped(root_)}));
+      refuse_folder("",
+                    ext::concat({"contains no folder that is a class", example_of_skipped(root_)}));
     check_pictures();
   }
 
@@ -118,7 +119,8 @@ class image_folder {
     return root_ / file_of(sample);
   }
 
-  /// A text with the folder and the numbers of classes and pictures, for comparisons.
+  /// A text with the folder and the numbers of classes and pictures, by which ranks and checkpoints
+  /// compare data sets.
   [[nodiscard]] std::string description() const {
     auto const name = root_.has_filename() ? root_.filename() : root_.parent_path().filename();
     return ext::concat({"image_folder(", detail::path_in_quotes(name), ", ", Channels, " x ",
@@ -155,7 +157,7 @@ class image_folder {
     detail::file_name(kind_of_folder, folder.empty() ? root_ : root_ / folder).refuse(what);
   }
   [[nodiscard]] char const* skip_hint() const {
-    return options_.skip_bad ? "" : "; to leave out what cannot be used, write .skip_bad = true";
+    return options_.skip_bad ? "" : "; to skip pictures that cannot be used, set .skip_bad = true";
   }
   void leave_out(std::string_view file, std::string const& reason) {
     if (!options_.skip_bad) refuse(file, reason);
@@ -166,7 +168,7 @@ class image_folder {
   [[nodiscard]] std::string example_of_skipped(std::filesystem::path const& folder) const {
     for (auto const& one : skipped_)
       if (one.path.parent_path() == folder || folder == root_)
-        return ext::concat({" but those that are skipped, as ", detail::path_in_quotes(one.path),
+        return ext::concat({" except skipped files, such as ", detail::path_in_quotes(one.path),
                             ": it ", one.reason});
     return {};
   }
@@ -194,10 +196,9 @@ class image_folder {
     if (std::ranges::none_of(entries, has_ending_of_picture)) {
       bool const has_folders = std::ranges::any_of(
           entries, [&](auto const& entry) { return is_folder(ext::concat({name, "/", entry})); });
-      std::string const reason =
-          has_folders ? "has folders in it, and no picture: if they are the classes, give "
-                        "image_folder this folder"
-                      : "has no picture";
+      std::string const reason = has_folders ? "contains folders but no picture; if these folders "
+                                               "are the classes, pass this folder to image_folder"
+                                             : "has no picture";
       if (options_.skip_bad) {
         skipped_.push_back({root_ / name, reason});
         return;
@@ -209,8 +210,8 @@ class image_folder {
     for (auto const& entry : entries) {
       std::string const file = ext::concat({name, "/", entry});
       if (has_ending_of_picture(entry)) add_sample(file, number);
-      else if (is_folder(file)) leave_out(file, "is a folder, and is in the folder of a class");
-      else leave_out(file, "has a name that ends with none of .jpg, .jpeg and .png");
+      else if (is_folder(file)) leave_out(file, "is a folder inside the folder of a class");
+      else leave_out(file, "has a name that does not end with .jpg, .jpeg or .png");
     }
   }
 
@@ -319,7 +320,8 @@ class image_folder {
         });
   }
 
-  // Returns a grey value, rounded; the weights of the colours are in units of 1/65536.
+  // Returns the grey value of a colour, rounded. The weights of red, green and blue are in units of
+  // 1/65536.
   static std::uint32_t grey_of(std::uint32_t red, std::uint32_t green, std::uint32_t blue) {
     return (red * 19595 + green * 38470 + blue * 7471 + 32768) >> 16;
   }

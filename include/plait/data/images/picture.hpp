@@ -27,12 +27,14 @@ struct picture_size {
 
 std::string text_of(picture_size size);
 
-/// The largest number of pixels of a picture that is decoded. It limits the memory for one picture.
+/// The largest number of pixels that a picture may have to be decoded. This limits the memory for
+/// one picture.
 inline constexpr std::size_t most_pixels = 100'000'000;
 
-// The libraries libjpeg and libpng report a problem by a call that must not return. It returns by
-// longjmp to the member function that has called the library. The jump passes C frames only:
-// neither that function nor the reporting function has an object with a destructor.
+// The libraries libjpeg and libpng report a problem by calling a function that must not return.
+// This function leaves by longjmp to the member function that has called the library. The jump
+// skips only C frames: neither the member function nor the reporting function has an object with a
+// destructor.
 
 /// Decodes a JPEG in memory.
 class jpeg_decoder {
@@ -46,16 +48,16 @@ class jpeg_decoder {
   bool begin() noexcept;
   [[nodiscard]] picture_size size() const { return {state_.image_width, state_.image_height}; }
 
-  /// Writes the rows from the top, with 3 bytes for each pixel.
+  /// Decodes the picture and writes its rows to `rgb`, from the top, with 3 bytes for each pixel.
   bool decode(std::uint8_t* rgb) noexcept;
   [[nodiscard]] char const* problem() const { return report_.text; }
 
  private:
-  // The library's limit of memory, enough for the coefficients of a progressive picture of
+  // The limit of the library's memory, enough for the coefficients of a progressive picture of
   // most_pixels.
   static constexpr long most_bytes = 1L << 30;
-  // The most scans of a progressive picture, a limit of the time: each scan covers the whole
-  // picture, and encoders write about ten.
+  // The largest number of scans of a progressive picture. It limits the time: each scan covers the
+  // whole picture, and encoders write about ten scans.
   static constexpr int most_scans = 100;
 
   struct report {
@@ -64,13 +66,13 @@ class jpeg_decoder {
     char text[JMSG_LENGTH_MAX]{};
   };
 
-  /// Converts CMYK as Pillow does: a colour is the product of the light that its ink leaves and the
-  /// light that black leaves. Adobe's programs write CMYK inverted, 255 for no ink, and other
-  /// programs follow them.
+  /// Converts CMYK in the same way as Pillow: each colour is the product of the light that its ink
+  /// leaves and the light that the black ink leaves. The values are inverted (255 means no ink),
+  /// because Adobe's programs, and others after them, write CMYK so.
   void write_rgb_of_cmyk(std::uint8_t const* inks, std::uint8_t* rgb) const noexcept;
 
   [[noreturn]] static void fail(::j_common_ptr state);
-  // Treats warnings as errors, because the decoded picture would be wrong.
+  // Treats warnings as errors, because after a warning the decoded picture would be wrong.
   static void warn(::j_common_ptr state, int level);
   static void watch(::j_common_ptr state);
 
@@ -116,10 +118,11 @@ picture_size decode_by(std::span<std::byte const> file, std::optional<picture_si
   auto const size = decoder.size();
   if (needed && size != *needed)
     throw input_error({"has ", text_of(size), " pixels, not ", text_of(*needed),
-                       " (width x height); for pictures of any size write .fit = "
+                       " (width x height); for pictures of any size set .fit = "
                        "plait::image_fit::resize_and_crop"});
   if (size.width > most_pixels / size.height)
-    throw input_error({"has ", text_of(size), " pixels by its header, more than ", most_pixels});
+    throw input_error(
+        {"has ", text_of(size), " pixels according to its header, more than ", most_pixels});
   if (rgb == nullptr) return size;
   std::size_t const bytes = 3 * size.width * size.height;
   if (rgb->size() < bytes) rgb->resize(bytes);
@@ -128,15 +131,15 @@ picture_size decode_by(std::span<std::byte const> file, std::optional<picture_si
   return size;
 }
 
-/// Decodes a JPEG or PNG, which its first bytes tell apart, to rows of 3 bytes for each pixel. If
-/// `rgb` is null, only the header is read. Colours are the values in the file: no profile, gamma or
-/// orientation is applied.
+/// Decodes a JPEG or a PNG, which are recognised by their first bytes, to rows of 3 bytes for each
+/// pixel. If `rgb` is null, only the header is read. Colours are the values in the file: no
+/// profile, gamma or orientation is applied.
 ///
 /// Cost:   `rgb` only grows; the libraries allocate memory, for a progressive JPEG several times
 ///         the size of the picture.
 /// Errors: input_error for any other file, and for a picture whose size differs from `needed` or
-///         that has more than most_pixels, before memory is allocated for it. The error's text
-///         continues a sentence that begins with the file's name.
+///         that has more than most_pixels; the size is checked before memory is allocated for the
+///         picture. The error's text continues a sentence that begins with the file's name.
 picture_size decode_picture(std::span<std::byte const> file, std::optional<picture_size> needed,
                             std::vector<std::uint8_t>* rgb);
 

@@ -148,7 +148,7 @@ PLAIT_DECL picture_size decode_picture(std::span<std::byte const> file,
   std::string_view const begin(reinterpret_cast<char const*>(file.data()), file.size());
   if (auto const text = other_kind_text(begin, "FILE", file_use::picture); !text.empty())
     throw input_error(text);
-  throw input_error("begins as neither a JPEG nor a PNG does");
+  throw input_error("is neither a JPEG nor a PNG, according to its first bytes");
 }
 
 }  // namespace plait::detail

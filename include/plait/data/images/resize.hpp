@@ -17,7 +17,7 @@ struct run_of_pixels {
   std::size_t first, count;
 };
 
-/// Memory that a thread keeps between pictures; it only grows.
+/// Memory that a thread reuses from picture to picture; its size only grows.
 struct picture_scratch {
   std::vector<std::uint8_t> rgb;        // (height, width, 3), the decoded picture
   std::vector<std::uint16_t> narrowed;  // (needed rows, new width, 3), in units of 1/256
@@ -26,10 +26,10 @@ struct picture_scratch {
 };
 
 /// Cuts the largest middle region with the new aspect ratio out of a picture, and resizes it: each
-/// new pixel is the mean of the old pixels around it, with weights that fall linearly to 0 at a
-/// distance of one pixel, of the old or new pixels' size, whichever is larger (bilinear).
+/// new pixel is a weighted mean of the old pixels around it (bilinear). The weights fall linearly
+/// to 0 at a distance of one old pixel or one new pixel, whichever is larger.
 ///
-/// It computes in integers, so that it gives the same bytes on every machine.
+/// All computations are in integers, so every machine gets the same bytes.
 class middle_resize {
  public:
   middle_resize(picture_size from, picture_size to);
@@ -84,8 +84,9 @@ class middle_resize {
     return 2 * static_cast<std::size_t>(std::max(scale_, unit_) / unit_) + 3;
   }
 
-  // Returns the old pixels of new pixel `at`, and writes their weights, whose sum is 1 << 16. The
-  // function computes lengths in integers, in units of an old pixel's width / (2 * `unit_`).
+  // Returns the run of old pixels from which new pixel `at` is computed, and writes their weights,
+  // whose sum is 1 << 16. The function computes lengths in integers, in units of an old pixel's
+  // width / (2 * `unit_`).
   [[nodiscard]] run_of_pixels weigh(std::size_t at, std::size_t old_size, std::size_t new_size,
                                     std::span<std::uint32_t> weights) const;
 
