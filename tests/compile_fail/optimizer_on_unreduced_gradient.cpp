@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: an optimizer step, a norm or a clip was asked for on gradients that are still partial
+// first: an optimizer step, a norm or a clip got gradients that are still partial (each data
 #include "plait/backend/host/threads.hpp"
 #include "plait/nn/cross_entropy.hpp"
 #include "plait/nn/linear.hpp"

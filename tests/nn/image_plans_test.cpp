@@ -66,7 +66,9 @@ TEST(ImagePlans, GroupsDivideAMicrobatch) {
   } catch (std::exception const& e) {
     std::string const text = e.what();
     EXPECT_NE(text.find("a microbatch has 2 samples on each data rank"), std::string::npos) << text;
-    EXPECT_NE(text.find("and 4 of them have to stay together"), std::string::npos) << text;
+    EXPECT_NE(text.find("and 4 samples of a group must be in the same microbatch"),
+              std::string::npos)
+        << text;
   }
 }
 

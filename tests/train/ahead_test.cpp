@@ -235,15 +235,17 @@ TEST(Evaluation, HasNoRandomnessAndTrainersSeeToIt) {
     EXPECT_TRUE(random.description().is_random);
     EXPECT_FALSE(still.description().is_random);
     EXPECT_EQ(message_of([&] { trainer.evaluate(random.at(0)); }),
-              "trainer 1: a batch is evaluated whose samples are random, as the data set says "
+              "trainer 1: evaluate got a batch with random samples, as the data set declares "
               "(data | random_crop<6, 6>(2, seed 0) | random_flip(0.5, seed 0) | random(f, seed "
-              "0)); write .for_evaluation = true in batch_options, or trainer.evaluate(data, size, "
+              "0)); set batch_options::for_evaluation = true, or call trainer.evaluate(data, size, "
               "measures...)");
-    EXPECT_NE(message_of([&] { trainer.predict(random.at(0)); }).find("is evaluated whose samples"),
-              std::string::npos);
-    EXPECT_EQ(message_of([&] { trainer.step(still.at(0)); }),
-              "trainer 1: step got a batch for evaluation (batch_options has .for_evaluation = "
-              "true), in whose samples nothing is random; leave that out for batches to train on");
+    EXPECT_NE(
+        message_of([&] { trainer.predict(random.at(0)); }).find("got a batch with random samples"),
+        std::string::npos);
+    EXPECT_EQ(
+        message_of([&] { trainer.step(still.at(0)); }),
+        "trainer 1: step got a batch for evaluation (batch_options::for_evaluation is true), whose "
+        "samples have no random changes; leave .for_evaluation out for batches to train on");
     trainer.evaluate(still.at(0));
     trainer.step(random.at(0));
   });

@@ -96,9 +96,8 @@ TEST(Mistakes, ABatchIsUsedBeforeTheNextOneIsMade) {
     auto const says = [](auto use) {
       EXPECT_SAYS(
           message_of<error>(use),
-          "trainer 1: the batch of step 0 is used after the batch of step 1 was made in its "
-          "place; use each batch before the next one is made, or make it again: "
-          "batches.at(0)");
+          "trainer 1: the batch of step 0 is used after the batch of step 1 has replaced it; use "
+          "each batch before the next batch is made, or make the batch again with batches.at(0)");
     };
     auto const& kept = from.at(0);
     auto const copy = kept;
@@ -194,10 +193,10 @@ TEST(Mistakes, ANumberOutOfItsRangeIsRefusedWhereItIsGiven) {
       {made_with(adamw{.epsilon = -1}), "epsilon is -1; it must be a finite number above 0"},
       {made_with(adamw{.epsilon = 0}), "epsilon is 0; it must be a finite number above 0"},
       {made_with(adamw{.weight_decay = inf}), "the optimizer's weight_decay is inf; " + finite},
-      {made_with(sgd{}, {.clip = nan}), "clip is nan; it must be from 0, which does not clip, on"},
-      {made_with(sgd{}, {.clip = -1}), "trainer_options::clip is -1; it must be from 0"},
-      {made_with(sgd{}, {.average = 1}),
-       "average is 1; it must be from 0, which keeps no averages"},
+      {made_with(sgd{}, {.clip = nan}), "clip is nan; it must be 0 (no clipping) or above"},
+      {made_with(sgd{}, {.clip = -1}),
+       "trainer_options::clip is -1; it must be 0 (no clipping) or above"},
+      {made_with(sgd{}, {.average = 1}), "average is 1; it must be 0 (no averages) or above"},
       {[&] {
          launch<grid_job>(threads{}, [](auto& rank) {
            batches(samples(), global_batch<4>{}, rank, {.microbatches = -2});
@@ -219,11 +218,12 @@ TEST(Mistakes, ANumberOutOfItsRangeIsRefusedWhereItIsGiven) {
       {[] { csv_log("none.csv", {.from_step = -4}); },
        "log_options::from_step is -4; it must be at least 0"},
   };
-  lines.push_back({made_with(sgd{}, {.rate = [](std::int64_t) { return 30.0; }}),
-                   "trainer_options::rate gives 30 at step 0; it is not a learning rate but the "
-                   "factor that the optimizer's learning_rate is multiplied by"});
   lines.push_back(
-      {made_with(sgd{}, {.rate = rates::linear(10, 1.5)}), "rate gives 1.05 at step 1"});
+      {made_with(sgd{}, {.rate = [](std::int64_t) { return 30.0; }}),
+       "trainer_options::rate returned 30 at step 0; this is not a learning rate but the "
+       "factor that the optimizer's learning_rate is multiplied by"});
+  lines.push_back(
+      {made_with(sgd{}, {.rate = rates::linear(10, 1.5)}), "rate returned 1.05 at step 1"});
   for (auto const& [run, words] : lines) {
     auto const text = message_of<input_error>(run);
     EXPECT_SAYS(text, words);
@@ -360,7 +360,7 @@ TEST(Mistakes, RanksReadTheSameDataSet) {
                 "batches 1: the ranks differ in the fingerprint of the data set, of which "
                 "each data rank takes its share: ");
     EXPECT_SAYS(text, " on rank 0, ");
-    EXPECT_SAYS(text, " on rank " + std::to_string(rank) + "; what trains together");
+    EXPECT_SAYS(text, " on rank " + std::to_string(rank) + "; make the trainer, and the batches");
   };
   for (int const where : {1, 2, 3}) {
     says(with_other_samples<grid_job>(where, 3), where);
@@ -375,10 +375,10 @@ TEST(Mistakes, RanksOfOneDataRankHaveTheSameSamples) {
     EXPECT_SAYS(text, "batches 1: rank " + std::to_string(one) + " and rank " +
                           std::to_string(other) + " are both data rank " +
                           std::to_string(data_rank) +
-                          ", and their samples of step 0 are not the same: these have the hash ");
+                          ", and their samples of step 0 differ: their hash is ");
     EXPECT_SAYS(text, " on rank " + std::to_string(other) +
-                          "; a data set gives the same inputs, targets and weights of a sample on "
-                          "every rank");
+                          "; a data set must return the same inputs, targets and weights for a "
+                          "sample on every rank");
   };
   says(with_other_samples<grid_job>(1, 1), 0, 1, 0);
   says(with_other_samples<grid_job>(3, 5), 2, 3, 1);
@@ -401,16 +401,17 @@ TEST(Mistakes, AGroupWithoutEffectIsNamedOnAllRanks) {
   };
   says({.groups = {{.pattern = "first.*"}, {.pattern = "frist.*"}}},
        "trainer_options::groups: the pattern 'frist.*' matches no parameter of the model; names "
-       "are like 'first.weight', and a * stands for any characters");
+       "are like 'first.weight', and a * in a pattern matches any characters");
   says({.groups = {{.pattern = "last.*", .rate = -1}}}, ".rate of the pattern 'last.*' is -1;");
   says({.groups = {{.pattern = "last.*", .decay = INFINITY}}},
        "it must be a finite number from 0 on");
   says({.groups = {{.pattern = "*.weight", .rate = 2}, {.pattern = "last.weight", .rate = 0.1}}},
-       "the pattern 'last.weight' has no effect, as all parameters that it matches belong to "
-       "'*.weight' before it; the first group that matches counts, so write narrower patterns");
+       "the pattern 'last.weight' has no effect, because all parameters that it matches belong to "
+       "'*.weight' earlier in the list; the first matching group decides, so list narrower "
+       "patterns");
   says({.groups = {{.pattern = "*.weight"}, {.pattern = "l*.bias"}, {.pattern = "last.*"}}},
-       "the pattern 'last.*' has no effect, as all parameters that it matches belong to "
-       "'*.weight', 'l*.bias' before it;");
+       "the pattern 'last.*' has no effect, because all parameters that it matches belong to "
+       "'*.weight', 'l*.bias' earlier in the list;");
   says({.groups = {{.pattern = "*"}, {.pattern = "*"}}}, "the pattern '*' has no effect");
 }
 
@@ -447,10 +448,11 @@ TEST(Mistakes, OtherValuesImportedOnOneRankAreNamedOnAllRanks) {
     EXPECT_SAYS(*texts.begin(), other);
   };
   for (int const odd : {1, 2, 3})
-    expect_said(of_imports<grid_job>(odd, one_element),
-                "trainer 1: import_parameters: the ranks differ in the values of 'second.weight': "
-                "hash ",
-                " on rank " + std::to_string(odd) + "; the source gives the same whole values");
+    expect_said(
+        of_imports<grid_job>(odd, one_element),
+        "trainer 1: import_parameters: the ranks differ in the values of 'second.weight': "
+        "hash ",
+        " on rank " + std::to_string(odd) + "; the source must return the same whole values");
   // Ranks 0 and 1 have the first stage.
   auto const last = [](std::string const& name, std::span<double> values) {
     if (name == "last.bias") values[1] = 1;
@@ -470,7 +472,7 @@ TEST(Mistakes, AveragesThatAreNotThereOrInTheWay) {
     auto none = plait::trainer<grid_job>(rank, adamw{});
     auto trainer = plait::trainer<grid_job>(rank, adamw{}, {.average = 0.5});
     auto from = batches(samples(), global_batch<8>{}, rank);
-    says([&] { none.with_ema([] {}); }, "this trainer has no averages; give it a decay");
+    says([&] { none.with_ema([] {}); }, "this trainer keeps no averages; set their decay");
     trainer.with_ema([&] {
       says([&] { trainer.step(from.at(0)); }, "step was called inside with_ema");
       says([&] { trainer.with_ema([] {}); }, "with_ema was called inside with_ema");

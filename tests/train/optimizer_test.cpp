@@ -170,9 +170,9 @@ TEST(LearningRate, SaysWhatItCannotBe) {
   says([] { rates::warm_up(100, rates::cosine(100)); },
        "warm_up(100, then): the total of then is 100; it must be more than the steps of the rise");
   says([] { plait::execution::rate_at([](std::int64_t step) { return 1.0 - double(step); }, 3); },
-       "trainer_options::rate gives -2 at step 3;");
+       "trainer_options::rate returned -2 at step 3;");
   says([] { plait::execution::rate_at([](std::int64_t) { return std::nan(""); }, 0); },
-       "gives nan at step 0; the factor of the learning rate must be a finite number");
+       "returned nan at step 0; the factor of the learning rate must be finite");
 }
 
 TEST(LearningRate, IsReportedAndUsedByTheTrainer) {

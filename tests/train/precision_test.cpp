@@ -139,7 +139,9 @@ TEST(PrecisionOfFeatures, OtherTypesAreAnErrorThatSaysWhatToWrite) {
     FAIL() << "floats were taken for bfloat16";
   } catch (plait::size_mismatch const& e) {
     std::string const text = e.what();
-    EXPECT_NE(text.find("features of 4 bytes, the job computes with 2"), std::string::npos) << text;
+    EXPECT_NE(text.find("features of 4 bytes, but the job computes with features of 2"),
+              std::string::npos)
+        << text;
     EXPECT_NE(text.find("plait::batches<"), std::string::npos) << text;
   }
 }

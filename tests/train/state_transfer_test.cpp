@@ -384,10 +384,9 @@ TEST(HandOver, AnEndedGenerationStaysSo) {
   expect_error(sgd{}, 2,
                "rank 0: elastic: the program creates a second trainer; an elastic job can have "
                "only one, because all ranks agree on the steps of that trainer");
-  expect_error(
-      adamw{}, 1,
-      "rank 0: trainer 1: the trainer of the last generation was of another job or had another "
-      "optimizer; a program makes the same one each time");
+  expect_error(adamw{}, 1,
+               "rank 0: trainer 1: the trainer of the previous generation had another job type or "
+               "another optimizer; make the same trainer in every generation");
 }
 
 TEST(HandOver, TheLastGenerationEndsWithTheSignal) {

@@ -231,7 +231,7 @@ TEST(Targets, ACountThatCannotBeIsAnError) {
     train<wrong>(table<false, false>{});
     FAIL() << "no error";
   } catch (input_error const& problem) {
-    EXPECT_NE(std::string(problem.what()).find("count of the loss says -1 of 48 targets"),
+    EXPECT_NE(std::string(problem.what()).find("count of the loss returned -1 of 48 targets"),
               std::string::npos)
         << problem.what();
   }
@@ -262,8 +262,8 @@ TEST(Targets, ALabelThatIsNoneOfTheClassesOfALossIsAnError) {
     FAIL() << "no error";
   } catch (input_error const& problem) {
     EXPECT_NE(std::string(problem.what())
-                  .find("got label 3 at position 0 of sample 7 of the data set; the loss has "
-                        "labels from 0 to 2, and others only where its count leaves them out"),
+                  .find("got label 3 at position 0 of sample 7 of the data set; the loss takes "
+                        "labels from 0 to 2, and other labels only if its count() ignores them"),
               std::string::npos)
         << problem.what();
   }

@@ -300,7 +300,7 @@ TEST(TrainerErrors, RanksOfAnotherJobAreRefused) {
   } catch (plait::input_error const& problem) {
     EXPECT_NE(
         std::string(problem.what())
-            .find(" runs in the mesh 'data 2', the job to be trained has the mesh 'tensor 2'"),
+            .find(" runs in the mesh 'data 2', but the trainer's job has the mesh 'tensor 2'"),
         std::string::npos)
         << problem.what();
   }

@@ -24,9 +24,9 @@
 namespace plait::execution {
 
 /// Converts the placement in which a parameter is stored to a placement of activations, because
-/// `move_value` takes only the latter. A matrix that is cut by rows becomes one long row that is
-/// cut by features: a (4, 6) matrix in 2 blocks of rows is a (1, 24) row in 2 halves. So `parts`
-/// has the same meaning for both.
+/// `move_value` takes only placements of activations. A matrix that is cut by rows becomes one long
+/// row that is cut by features: a (4, 6) matrix in 2 blocks of rows is a (1, 24) row in 2 halves.
+/// So `parts` has the same meaning in both placements.
 constexpr placement as_value_placement(parameter_entry const& entry) {
   return is_shard(entry.stored)
              ? placement{placement_kind::shard, dim::features, entry.stored.parts}
@@ -39,7 +39,7 @@ constexpr whole_shape as_value_shape(parameter_entry const& entry) {
                   : whole_shape{entry.info.rows, entry.info.columns};
 }
 
-/// The placements in which a plan stores parameters, each once.
+/// The list of all placements in which a plan stores parameters, without repetitions.
 template <class Plan>
 inline constexpr auto stored_placements = [] {
   static_vector<placement, Plan::entries.capacity> out;
@@ -59,9 +59,9 @@ void with_stored_placement(parameter_entry const& entry, Body body) {
   }(std::make_index_sequence<std::size_t(stored_placements<Plan>.size())>{});
 }
 
-/// Gathers a whole tensor in the buffer `room` on each tensor rank, from the blocks that the tensor
-/// ranks hold at `held`. With several tensor ranks `staging` is a buffer for packed blocks. Both
-/// buffers are as long as the tensor.
+/// Gathers a whole tensor into the buffer `room` on each tensor rank, from the blocks that the
+/// tensor ranks hold at address `held`. With several tensor ranks, `staging` is a buffer for packed
+/// blocks. Both buffers are as long as the tensor.
 template <class Plan, class From, class Rank>
 [[gnu::cold]] void make_tensor_whole(Rank& rank, parameter_entry const& entry, From const* held,
                                      std::byte* room, std::byte* staging) {
@@ -85,11 +85,11 @@ using tensor_sink = function_reference<void(std::string const& name, parameter_i
 /// Runs the program of an export, which brings one tensor after the other to the root rank. A
 /// tensor may be distributed in three ways: ranks own blocks of its bucket, tensor ranks have
 /// blocks of the tensor, and the tensor may be on another pipeline stage. So the program first
-/// gathers the bucket (the operation `copy_block` and a row of the list of transfers). It then
-/// gathers the tensor over the tensor ranks (`take`), sends it to the first stage (a row) and
-/// passes it to the sink (`read`). The buffers (rooms) hold one bucket and one tensor at a time:
-/// for a model of 10 GB whose greatest bucket and greatest tensor have 200 MB each, they need a few
-/// hundred MB.
+/// gathers the bucket (the operation `copy_block` and an entry of the plan's list of transfers). It
+/// then gathers the tensor over the tensor ranks (`take`), sends the tensor to the first stage (a
+/// transfer) and passes it to the sink (`read`). The buffers (rooms) hold one bucket and one tensor
+/// at a time. For a model of 10 GB whose greatest bucket and greatest tensor have 200 MB each, the
+/// buffers need a few hundred MB.
 ///
 /// `Store`: the rank's parameter_store; `T`: the type of elements of the arena and of the values
 /// for the sink.
@@ -109,8 +109,9 @@ class export_work {
     tensor_sink<T> sink;
   };
 
-  /// Allocates the buffers: one for the longest tensor, if tensors move between ranks, and for each
-  /// region of the arena whose buckets ranks own in blocks one for the longest bucket.
+  /// Allocates the buffers: one for the longest tensor, if tensors move between ranks, and one for
+  /// the longest bucket of each region of the arena whose buckets are divided into blocks among
+  /// ranks.
   [[gnu::cold]] export_work(Rank& rank, Store const& store, parts const& of);
 
   [[gnu::cold]] void run();
@@ -145,7 +146,8 @@ class export_work {
   Rank& rank_;
   Store const& store_;
   parts of_;
-  bool needs_staging_, needs_room_;  // with several tensor ranks; with these or several stages
+  bool needs_staging_, needs_room_;  // true with several tensor ranks; true with several tensor
+                                     // ranks or several stages
   arena room_{}, staging_{};
   std::array<arena, 3> rooms_{};            // the gathered bucket of each region
   std::array<std::size_t, 3> brought_{};    // the offset of that bucket in the layout
@@ -195,7 +197,7 @@ template <class Store, class Rank, class T>
 void export_work<Store, Rank, T>::compute(program_operation const& now) {
   switch (now.what) {
     // Waits until no stream writes to the arenas, because a swap of parameters and averages may
-    // still run.
+    // still be running.
     case operation_kind::send: return rank_.device().synchronize();
     case operation_kind::copy_block: return copy_block(now.bucket);
     case operation_kind::take: return take(now);
@@ -296,8 +298,8 @@ void export_work<Store, Rank, T>::take(program_operation const& now) const {
 template <class Store, class Rank, class T>
 void export_work<Store, Rank, T>::read(program_operation const& now) {
   auto& device = rank_.device();
-  // The root's host reads the tensor. The other ranks of the stage wait, too, because the program
-  // relies on it.
+  // Only the root's host reads the tensor. The other ranks of the stage wait for their devices as
+  // well, because the calling program may assume that the work is done on every rank.
   if (!rank_.is_root()) return device.synchronize();
   auto const& tensor = tensor_of(now);
   auto const& info = entry_of(now).info;
@@ -319,18 +321,18 @@ void export_work<Store, Rank, T>::read(program_operation const& now) {
 }
 
 /// Gathers the values, or the gradients, of all parameters to the root rank, one parameter after
-/// the other in the order of the layers. Calls sink(name, parameter_info, whole values) there,
-/// without padding. All ranks call this function. `store`: the rank's parameter_store; `trained`:
-/// its arena of parameters or of gradients. Frozen parameters are read from
+/// the other in the order of the layers. On the root rank it calls sink(name, parameter_info, whole
+/// values), without padding. All ranks call this function. `store`: the rank's parameter_store;
+/// `trained`: its arena of parameters or of gradients. Frozen parameters are read from
 /// `store.compute_parameters()`.
 ///
 /// Moves:  the transfers that the plan lists for an export: for each bucket of which ranks have
 ///         blocks, shard -> invariant over the axes that cut the bucket; for each cut parameter,
 ///         shard -> invariant over the tensor axis; for each parameter of another stage,
 ///         only<stage> -> only<0> over the stage axis.
-/// Memory: the longest bucket of which ranks have blocks, for each region; the longest tensor, once
-///         if there are several stages, twice if there are several tensor ranks, and once more on
-///         the root's host.
+/// Memory: for each region, the size of the longest bucket of which ranks have blocks; the size of
+///         the longest tensor, once if there are several stages or twice if there are several
+///         tensor ranks, and once more on the root's host.
 template <class Plan, class Store, class Rank, class T>
 [[gnu::cold]] void export_tensors(Rank& rank, Store const& store, T* trained, bool of_gradients,
                                   tensor_sink<std::type_identity_t<T>> sink) {

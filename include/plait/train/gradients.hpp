@@ -25,8 +25,8 @@ namespace plait::execution {
 /// The gradients of one pipeline stage; the type contains their placement on the batch axes. After
 /// the backward they are `partial`: each of 4 data ranks, for example, has a summand, from its own
 /// samples. reduce_gradients() returns gradients in the placement in which the optimizer owns them:
-/// `invariant`, the same sum on each rank, or with `zero<1>` `shard<dim::elements>`, where each of
-/// the 4 ranks has the sum of a quarter of each bucket. An optimizer step, a norm or a clip takes
+/// `invariant`, the same sum on each rank, or, with `zero<1>`, `shard<dim::elements>`: each of the
+/// 4 ranks has the sum of a quarter of each bucket. An optimizer step, a norm or a clip takes
 /// reduced gradients only, so a forgotten reduction does not compile.
 template <class Job, placement OnBatch>
 struct gradients {
@@ -42,17 +42,17 @@ inline constexpr placement reduced_placement =
 template <placement OnBatch>
 consteval void check_reduced() {
   static_assert(!is_partial(OnBatch),
-                "an optimizer step, a norm or a clip was asked for on gradients that are still "
-                "partial (each data rank has its own summand); write "
-                "plait::ext::reduce_gradients<Job>(rank, gradients) first and use what it returns");
+                "an optimizer step, a norm or a clip got gradients that are still partial (each "
+                "data rank has its own summand); call plait::ext::reduce_gradients<Job>(rank, "
+                "gradients) first and use the gradients that it returns");
 }
 template <placement OnBatch>
 inline constexpr bool is_reduced = (check_reduced<OnBatch>(), true);
 
-/// Adds the gradients of tied uses of parameters to the gradients of the parameters themselves, on
-/// stream compute. For example, it adds the gradient of an output head to the gradient of the
-/// embedding whose matrix the head uses. `begin`: the address of the gradients of the bucket with
-/// the parameters.
+/// Enqueues on stream::compute the addition of the gradients of tied uses to the gradients of the
+/// parameters themselves. For example, the gradient of an output head is added to the gradient of
+/// the embedding whose matrix the head uses. `begin`: the address of the gradients of the bucket
+/// with the parameters.
 template <class Sum, class Rank>
 void add_tied_gradients(Rank& rank, Sum* mine, static_view<parameter_entry> entries,
                         parameter_rules const& rules, parameter_layout const& layout, int bucket,
@@ -102,8 +102,8 @@ struct gradient_reduction {
 };
 
 /// Sums the gradients over the ranks, once per step for any number of microbatches: the transition
-/// from `partial` to the placement in which optimizers own gradients. A trainer does this by
-/// itself; the function is for programs that compute gradients without a trainer.
+/// from `partial` to the placement in which optimizers own gradients. A trainer reduces gradients
+/// by itself; this function is for programs that compute gradients without a trainer.
 ///
 /// Moves: the transfers that the plan lists for tied uses and gradients: for each bucket of each
 ///        region of the arena one all_reduce in place, or a reduce_scatter along each axis whose
@@ -111,13 +111,14 @@ struct gradient_reduction {
 template <class Job, class Rank>
 gradients<Job, reduced_placement<Job>> reduce_gradients(Rank& rank, gradients<Job, partial> mine) {
   using plan = typename Job::plan_type;
-  static_assert(plan::slices == 0,
-                "reduce_gradients<Job>: the job is reproducible<Slices>, whose gradients a trainer "
-                "adds up slice by slice; write trainer.gradients_of(batch), or leave reproducible "
-                "out");
-  static_assert(!plan::rules.sums_blocks(),
-                "reduce_gradients<Job>: the job has zero<2> or zero<3>, whose gradients a trainer "
-                "adds up microbatch by microbatch; write trainer.gradients_of(batch), or zero<1>");
+  static_assert(
+      plan::slices == 0,
+      "reduce_gradients<Job>: the job is reproducible<Slices>, whose gradients only a trainer can "
+      "add up, slice by slice; call trainer.gradients_of(batch), or leave reproducible out");
+  static_assert(
+      !plan::rules.sums_blocks(),
+      "reduce_gradients<Job>: the job has zero<2> or zero<3>, whose gradients only a trainer can "
+      "add up, microbatch by microbatch; call trainer.gradients_of(batch), or use zero<1>");
   auto const layout = plan::parameter_layout_for(rank.stage(), rank.grid());
   gradient_reduction<typename Job::gradient_element, Rank, plan::grid.world_size() != 1> const work{
       rank, mine.data, plan::entries.view(), plan::rules, layout};
@@ -126,16 +127,16 @@ gradients<Job, reduced_placement<Job>> reduce_gradients(Rank& rank, gradients<Jo
   return {mine.data};
 }
 
-/// Sets the gradients of padding in a bucket to 0, because layers write gradients of padding, but
-/// the padding of parameters must stay 0. `begin`: the address of the bucket; `has_gaps`: true if
-/// the elements between parameters may contain any numbers, so that the function sets them to 0,
-/// too.
+/// Sets the gradients of padding in a bucket to 0: layers write gradients of padding, but the
+/// padding of parameters must stay 0. `begin`: the address of the bucket; `has_gaps`: true if the
+/// elements between parameters may contain arbitrary numbers; the function then sets these elements
+/// to 0, too.
 template <class Sum, class Rank>
 void clear_padding(Rank& rank, lean_vector<parameter_block> const& parameters,
                    static_view<parameter_entry> entries, bucket const& in, Sum* begin,
                    bool has_gaps) {
   auto const queue = rank.device().on(stream::compute);
-  std::size_t end = 0;  // the end of the parameters up to here
+  std::size_t end = 0;  // the offset at which the last visited parameter ends
   auto const clear_up_to = [&](std::size_t next) {
     if (has_gaps && next > end) queue.fill(Sum{0}, begin + end, next - end);
   };
@@ -152,7 +153,7 @@ void clear_padding(Rank& rank, lean_vector<parameter_block> const& parameters,
 
 /// Returns the ranges of gradients whose squares this rank adds to the norm, in the order of the
 /// layers: the elements that its optimizer owns. If several ranks own the same elements, only the
-/// first of them adds their squares. So each element counts once under every mesh.
+/// first of them adds their squares. So the square of each element is added once under every mesh.
 template <class Plan, class Blocks>
 [[gnu::cold]] lean_vector<squares_range> squares_ranges(
     lean_vector<parameter_block> const& parameters, Blocks const& owned, coordinates const& place) {
@@ -177,16 +178,16 @@ template <class Plan, class Blocks>
   return out;
 }
 
-/// Sets `squares` to this rank's part of the sum of squares of each parameter's gradient, on stream
-/// compute.
+/// Enqueues on stream::compute the computation of `squares`: this rank's part of the sum of squares
+/// of each parameter's gradient.
 ///
 /// If each rank added up all of its squares, the order of additions, and so the last bits of the
 /// norm, would depend on the number of stages. So there is a list with one number for each trained
 /// parameter of the whole model. Every rank writes the sums of squares of its own blocks to the
 /// entries of their parameters, and zeros to the other entries. If several ranks have the same
 /// gradient, only the first of them writes its squares. One all_reduce over the world adds the
-/// lists, and every rank adds up the list in its order. For a model of 29 trained parameters the
-/// list has 232 bytes.
+/// lists element by element, and every rank then adds up the summed list in the same order. For a
+/// model of 29 trained parameters the list has 232 bytes.
 /// Units:  `squares` has one number for each trained parameter of the model, or for each piece of a
 ///         parameter: plan::norm_partial_count().
 template <class Job, placement OnBatch, class Rank>
@@ -199,19 +200,19 @@ void square_gradients(Rank& rank, gradients<Job, OnBatch> of, std::span<squares_
 }
 
 /// Joins neighbouring ranges that have the same factors, in a block of `count` elements. Elements
-/// between two ranges become a part of the first of the two ranges.
+/// between two ranges become a part of the first range.
 [[gnu::cold]] void join_ranges(lean_vector<update_range>& ranges, std::size_t count);
 
-/// The factors of buffers (tensors such as running means, which no optimizer updates). Ranges cover
-/// a whole block, so buffers need factors, too.
+/// The factors of buffers, which are tensors such as running means that no optimizer updates.
+/// Buffers need factors, too, because the ranges of a block cover all of its elements.
 inline constexpr update_factors not_updated{0, 0};
 
 /// Returns the ranges of one block, each with its factors of the learning rate and of the weight
 /// decay. The ranges cover the block and are as few as possible; padding belongs to the range in
 /// front of the padding. If a block has two matrices and then a bias, and biases do not decay,
 /// there are two ranges. Offsets count from the block's first element.
-/// `decays(parameter_description)`: returns true for parameters that decay; `groups`: parameters
-/// with factors of their own.
+/// `decays(parameter_description)`: returns true for parameters that decay; `groups`: the groups of
+/// parameters that have their own factors.
 template <class Plan, class Decays>
 [[gnu::cold]] lean_vector<update_range> update_ranges(
     lean_vector<parameter_block> const& parameters, owned_block const& block, Decays const& decays,

@@ -17,12 +17,12 @@
 namespace plait::execution {
 
 /// Runs a program of a trainer, such as a step. A program is a list of operations. Some operations
-/// compute, such as `clip` or `update`; the others carry out a row (an entry) of the plan's list of
-/// transfers, such as the all_reduce of a bucket. A program contains no addresses. So this class
-/// decides which work an operation enqueues (compute) and which buffer a row moves (transfer), and
-/// leaves passes to the stage_executor. For example, `square` fills in the sums of squares of this
-/// rank, the row `norm_partials` adds these sums over all ranks, and `clip` computes the norm from
-/// the result.
+/// compute, such as `clip` or `update`. The others carry out one transfer (row) of the plan's list
+/// of transfers, such as the all_reduce of a bucket. A program contains no addresses. This class
+/// therefore decides which work an operation enqueues (compute) and which buffer a transfer moves
+/// (transfer), and leaves passes to the stage_executor. For example, `square` computes the sums of
+/// squares of this rank, the transfer `norm_partials` adds these sums over all ranks, and `clip`
+/// computes the norm from the result.
 ///
 /// `Parts`: the trainer_parts on which the operations work; they outlive this object.
 ///
@@ -137,7 +137,8 @@ class step_work {
     }
   }
 
-  /// Updates all blocks that this rank owns. The numbers of the step are in the device's memory.
+  /// Updates all blocks that this rank owns. The update reads the numbers of the step from the
+  /// device's memory.
   static void update(Parts const& of) {
     auto* const now = of.memory.numbers();
     for (std::size_t i = 0; i < of.updated.size(); ++i) {

@@ -36,18 +36,18 @@ namespace plait::execution {
 /// Holds the parameters of one rank's pipeline stage and trains them. Each rank of a launch makes a
 /// trainer and calls step() with the global batches of `plait::batches`. For example, on 4 data
 /// ranks with batches of 64 samples, each rank computes the gradients of 16 samples, the ranks add
-/// them up, and all of them then have the same updated parameters.
+/// the gradients up, and all ranks then have the same updated parameters.
 ///
 /// All ranks of the job make a trainer and call the same functions in the same order, because most
 /// calls communicate. With several trainers, all ranks also make them in the same order.
-/// Cost:   the first step on batches of a shape allocates memory, later steps do not. The memory is
-///         at most the memory that the plan states for the greatest shape.
+/// Cost:   the first step on batches of a new shape allocates memory; later steps do not. A trainer
+///         allocates at most the memory that the plan states for the greatest shape.
 /// Errors: an exception on one rank ends the step on all ranks. input_error if the launch has
 ///         another mesh than the job; input_error, with both values, if the ranks differ in the
 ///         plan, the options, the optimizer or the batches. collective_mismatch if ranks call
 ///         different trainers at the same time, except with NCCL, which does not detect this.
 ///         out_of_memory with the memory that the plan needs. not_finite_error and
-///         stopped_by_signal if the options ask for them.
+///         stopped_by_signal, depending on the options.
 template <class Job, class Rank, class Optimizer>
 class trainer_on {
   using plan = typename Job::plan_type;
@@ -68,8 +68,8 @@ class trainer_on {
                 "Policy>");
   static_assert(optimizer<Optimizer>,
                 "trainer<Job>(rank, optimizer): the second argument is not an optimizer; write "
-                "plait::adamw{} or plait::sgd{}, or give yours `concept_tag = "
-                "plait::optimizer_tag`, `numbers` with a `learning_rate`, `states`, `decays` and "
+                "plait::adamw{} or plait::sgd{}. An optimizer of your own must define `concept_tag "
+                "= plait::optimizer_tag`, `numbers` with a `learning_rate`, `states`, `decays` and "
                 "`numbers_of`");
 
   /// A batch of `plait::batches`. A batch for another job or another device, or an argument that is
@@ -94,7 +94,7 @@ class trainer_on {
   [[nodiscard]] Rank& rank() { return of_.rank; }
   /// Returns the number of the next step, counted from 0.
   [[nodiscard]] std::int64_t step_number() const { return of_.held.step; }
-  /// Returns the report of the last step, also if an earlier generation of an elastic job has done
+  /// Returns the report of the last step, even if an earlier generation of an elastic job has done
   /// this step. Returns nullopt if no step has been done since the start, or since a checkpoint was
   /// loaded.
   [[nodiscard]] std::optional<step_report> last_report() const { return of_.last_report(); }
@@ -110,8 +110,8 @@ class trainer_on {
     caught_signal::ends_waits here(of_.options.stop != nullptr);
     auto work = of_.begin(batch, trainer_program::whole_step);
     auto& program = of_.passes.program(trainer_program::whole_step);
-    // All three conditions are the same on all ranks, because a recorded collective must not meet
-    // an unrecorded collective.
+    // All three conditions are the same on all ranks. They must be, because a recorded collective
+    // must not meet an unrecorded collective.
     if (of_.options.replay && batch.description != nullptr && batch.missing_samples == 0)
       of_.rank.device().replay(of_.passes.recorded(batch.description->number),
                                [&] { work.run(program); });
@@ -120,7 +120,7 @@ class trainer_on {
     if (std::isnan(now.gradient_scale)) ++now.skipped;  // the update was left out
     auto report = report_of<terms>(now, of_.held.step);
     report.waited = batch.waited;
-    here.end();  // from here on signals end no wait, because hooks may wait for files
+    here.end();  // from here on, signals no longer end waits, because hooks may wait for files
     if (of_.options.on_not_finite == trainer_options::not_finite::stop &&
         !(std::isfinite(report.loss) && std::isfinite(report.gradient_norm)))
       of_.end_at_nan(batch, report);
@@ -140,17 +140,18 @@ class trainer_on {
     of_.side_work.on_stop(std::move(hook));
   }
 
-  /// Calls work(), for example to write a log, on this rank. If it throws, all ranks end with
+  /// Calls work(), for example to write a log, on this rank. If work() throws, all ranks end with
   /// work_failed after the next step. With several ranks this needs `trainer_options::stop` or an
-  /// elastic job, because ranks vote only then. Otherwise this call throws the exception at once,
-  /// on this rank alone.
+  /// elastic job, because otherwise ranks do not vote. Otherwise this call throws the exception at
+  /// once, on this rank alone.
   template <class Work>
   void between_steps(Work&& work) {
     of_.side_work.run(std::forward<Work>(work),
                       of_.hooks.gives_votes() || of_.rank.world_size() == 1);
   }
   /// Ends the job with work_failed if work between the steps has failed on a rank after the last
-  /// step, when no later step informs the other ranks. All ranks call it after the last step.
+  /// step, when no later step informs the other ranks. All ranks call this function after the last
+  /// step.
   ///
   /// Moves: one sum over all ranks.
   void after_steps() {
@@ -168,7 +169,7 @@ class trainer_on {
     return of_.read_report();
   }
 
-  /// Returns the loss of a global batch. Dropout is off, and no gradient is computed.
+  /// Returns the loss of a global batch, without dropout and without computing gradients.
   double evaluate(given_batch batch) {
     auto const mine = of_.calls();
     return report_of<terms>(of_.evaluate(batch), of_.held.step).loss;
@@ -180,7 +181,7 @@ class trainer_on {
   ///
   /// Each sample counts once, also in the last, partial batch. All ranks pass the same arguments.
   /// Moves: for each batch the transfers of an evaluation and the outputs within the last stage; at
-  ///        the end one sum over all ranks.
+  ///        the end, one all_reduce of the sums over all ranks.
   /// Cost:  makes its own batches; needs the memory that the plan states for a workload with
   ///        `measured_numbers`.
   template <class Data, class Batch, class... Measures>
@@ -209,8 +210,8 @@ class trainer_on {
     return sums.values(measures...);
   }
 
-  /// Returns the model's outputs on each rank, for the samples of the rank's data rank or of all
-  /// data ranks.
+  /// Returns the model's outputs for the samples of this rank's data rank or, with
+  /// predicted::of_all, of all data ranks. Every rank gets outputs.
   ///
   /// Shapes: (samples, sequence, width), samples in the order of the batch; empty sample slots are
   ///         left out. The span is valid until the next call.
@@ -221,18 +222,19 @@ class trainer_on {
     return of_.predict(batch, which);
   }
 
-  /// Gathers all parameters to the root rank, one after the other in the order of the layers, and
-  /// calls sink(name, parameter_info, values) there, without padding. All ranks call this function.
+  /// Gathers all parameters to the root rank, one after the other in the order of the layers. On
+  /// the root rank, it calls sink(name, parameter_info, values) for each parameter, without
+  /// padding. All ranks call this function.
   ///
-  /// \see export_tensors
+  /// Moves: see export_tensors.
   template <class Sink>
   void export_parameters(Sink sink) {
     auto const mine = of_.calls();
     of_.averaged.gather_parameters();
     export_tensors<plan>(of_.rank, of_.store, of_.store.parameters(), false, sink);
   }
-  /// Gathers the gradients of the last step to the root rank, as export_parameters gathers the
-  /// parameters. All ranks call this function.
+  /// Gathers the gradients of the last step to the root rank, in the same way as export_parameters.
+  /// All ranks call this function.
   template <class Sink>
   void export_gradients(Sink sink) {
     auto const mine = of_.calls();
@@ -243,13 +245,14 @@ class trainer_on {
   [[nodiscard]] [[gnu::cold]] std::vector<saved_tensor> parameters() const {
     return tensors_of<plan>(of_.rank.grid());
   }
-  /// Imports parameters, for example pretrained weights. Calls source(name, parameter_info, span to
-  /// fill) for each parameter of this rank's stage, and keeps this rank's block. The span has room
-  /// for the whole parameter without padding. If the source returns false, the parameter stays as
-  /// it is. The optimizer's states and the average of an imported parameter are reset, also in a
-  /// trainer that has trained: the states become zeros of age 0, and the average becomes the
-  /// imported values. The number of the step does not change. All ranks call this function. A later
-  /// generation of an elastic job keeps its trained parameters and imports nothing.
+  /// Imports parameters, for example pretrained weights. Calls source(name, parameter_info, span)
+  /// for each parameter of this rank's stage, and keeps this rank's block. The source fills the
+  /// span, which has room for the whole parameter without padding. If the source returns false, the
+  /// parameter stays as it is. The optimizer's states and the average of an imported parameter are
+  /// reset, also in a trainer that has trained: the states become zeros of age 0, and the average
+  /// becomes the imported values. The number of the step does not change. All ranks call this
+  /// function. A later generation of an elastic job keeps its trained parameters and imports
+  /// nothing.
   ///
   /// Moves:  a hash of each parameter, to all ranks.
   /// Errors: input_error that names the first parameter with a value that is not finite; on all
@@ -267,15 +270,15 @@ class trainer_on {
   }
 
   /// Calls body() with the averages of `trainer_options::average` in the place of the parameters,
-  /// and returns its result. Inside, evaluate, predict and export_parameters use the averages:
-  /// `trainer.with_ema([&] { return trainer.evaluate(batch); })` is the loss of the averages. The
-  /// averages begin as the start weights, or as imported weights. After the call, also after an
-  /// exception, the parameters are in their place again. All ranks call this function.
+  /// and returns the result of body(). Inside body(), evaluate, predict and export_parameters use
+  /// the averages: `trainer.with_ema([&] { return trainer.evaluate(batch); })` is the loss of the
+  /// averages. The averages begin as the start weights, or as imported weights. After the call,
+  /// even after an exception, the parameters are back in their place. All ranks call this function.
   ///
   /// Moves: nothing by itself. If ranks own blocks, as under `zero<1>`, the first call in body()
-  ///        that uses parameters gathers the blocks, as a step does after an update. The first such
-  ///        call after with_ema gathers them, too.
-  /// Errors: error if there are no averages, and if body() calls step, state, import_parameters or
+  ///        that uses parameters gathers the blocks, in the same way as a step after an update. The
+  ///        first such call after with_ema gathers the blocks, too.
+  /// Errors: error if there are no averages, or if body() calls step, state, import_parameters or
   ///         with_ema.
   template <class Body>
   decltype(auto) with_ema(Body&& body) {
@@ -283,7 +286,8 @@ class trainer_on {
     return std::forward<Body>(body)();
   }
 
-  /// Returns the number of bytes that a step on these batches needs, on the rank that needs most.
+  /// Returns the number of bytes that a step on these batches needs, on the rank that needs the
+  /// most memory.
   template <class Batches>
   [[nodiscard]] [[gnu::cold]] std::size_t planned_bytes(Batches const& all) const {
     return plan::bytes_per_rank(workload{.rows = all.rows(),
@@ -304,7 +308,8 @@ class trainer_on {
   using input_element = std::conditional_t<takes_tokens, std::int32_t, T>;
   template <class Other>
   static constexpr bool is_batch = detail::check_batch<Other, memory, input_element, target>();
-  /// The element type with which evaluate() makes its batches; void: inputs and targets are tokens.
+  /// The element type with which evaluate() makes its batches; void if inputs and targets are
+  /// tokens.
   using batch_element =
       std::conditional_t<takes_tokens && terms::targets.kind == value_kind::tokens, void, T>;
 

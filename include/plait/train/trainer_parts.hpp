@@ -48,12 +48,12 @@
 namespace plait::execution {
 
 /// The parts of a trainer: parameters, optimizer, executor and hooks. trainer_on has the functions
-/// that programs call, and this class has the state and the work that they share. The constructor
-/// makes the parts and does not communicate; set_up() does all communication that precedes the
-/// first step. A step is then three calls: begin() counts the labels of the batch and uploads the
-/// numbers of the step, work_type::run() enqueues the operations of its program, and read_numbers()
-/// waits for the device and downloads the loss. Parts that a step does not need to train, such as
-/// averages, are hooks, in a list that is known at compile time.
+/// that programs call; this class has the state and the work that these functions share. The
+/// constructor makes the parts and does not communicate; set_up() does all communication that
+/// precedes the first step. A step is then three calls: begin() counts the labels of the batch and
+/// uploads the numbers of the step, work_type::run() enqueues the operations of its program, and
+/// read_numbers() waits for the device and downloads the loss. Parts that training itself does not
+/// need, such as averages, are hooks. The list of hooks is known at compile time.
 ///
 /// Threads: used by the one thread that runs the rank.
 template <class Job, class Rank, class Optimizer>
@@ -108,8 +108,8 @@ class trainer_parts {
 
   /// Brings all ranks to the same state before the first step. A rank computes its start values, or
   /// takes over the state that an earlier generation of an elastic job has left on the rank. Then
-  /// the ranks compare their trainers: with a learning rate of 1e-3 on rank 0 and of 1e-4 on rank
-  /// 1, training would continue without an error and produce nonsense, so both throw the same
+  /// the ranks compare their trainers: if the learning rate were 1e-3 on rank 0 and 1e-4 on rank 1,
+  /// training would continue without an error and produce nonsense, so both ranks throw the same
   /// input_error. In an elastic job, ranks that lack the newest state then receive it. All ranks
   /// call this function once, before all other functions.
   ///
@@ -132,7 +132,7 @@ class trainer_parts {
         gather_numbers(), {.optimizer_states = Optimizer::states, .averages = options.average > 0},
         name(), [this](numbers const& last) { catch_up(last); }, [this] { start(); });
     if constexpr (plan::is_elastic)
-      lay_out_updates();  // the ages of this rank may have come from other ranks
+      lay_out_updates();  // this rank may have received its ages from another rank
   }
 
   /// Computes the loss of a batch.
@@ -169,7 +169,7 @@ class trainer_parts {
     outputs_.sum(rank, load, numbers_of_measures);
   }
 
-  /// \see trainer_on::predict
+  /// Returns the model's outputs for a batch; see trainer_on::predict.
   std::span<typename Job::element const> predict(batch_type const& batch, predicted which) {
     check(batch, false);
     averaged.gather_parameters();
@@ -181,7 +181,7 @@ class trainer_parts {
     return outputs_.run(rank, passes.program(program), ready, frame, which);
   }
 
-  /// \see trainer_on::last_report
+  /// Returns the report of the last step, or nullopt; see trainer_on::last_report.
   [[nodiscard]] std::optional<step_report> last_report() const {
     if (held.step == held.origin.step) return std::nullopt;
     return report_of<terms>(held.last, held.step - 1);
@@ -248,7 +248,7 @@ class trainer_parts {
   }
   /// Returns true if the state comes from an earlier generation of an elastic job.
   [[nodiscard]] bool is_held() const { return generation_.is_held(); }
-  /// \see trainer_on::allocated
+  /// Returns the number of bytes that this rank has allocated; see trainer_on::allocated.
   [[nodiscard]] ext::memory_need allocated() const {
     auto need = store.allocated();
     need.activations = passes.bytes();
@@ -293,7 +293,8 @@ class trainer_parts {
         not_finite_text(gather_numbers(), leaf_names(plan::tree), report, last_report(), watch));
   }
 
-  /// Returns the address to which the passes add the loss, and the scales of the loss's terms.
+  /// Returns the address to which the passes add the loss, together with the scales of the terms of
+  /// the loss.
   [[nodiscard]] loss_sum loss_of_step() const {
     return {.data = sums.loss(), .scale = memory.numbers()->loss_scale.data()};
   }
@@ -320,7 +321,7 @@ class trainer_parts {
   trainer_passes<Job, Rank> passes;
 
  private:
-  /// Returns the beginning of messages.
+  /// Returns the name of the trainer, with which messages begin.
   [[nodiscard]] [[gnu::cold]] std::string name() const { return concat({"trainer ", number_}); }
   [[nodiscard]] [[gnu::cold]] std::string name_on_rank() const {
     return concat({name(), ": rank ", rank.world_rank()});
@@ -365,13 +366,14 @@ class trainer_parts {
       return which[std::size_t(parameter.number)] != 0 ? 0 : held.ages.of(parameter.number);
     });
   }
-  /// Updates the parameters of this rank for a step that other ranks have completed. This rank has
-  /// the reduced gradients of the step in its arena, and `last` contains the numbers of the step.
+  /// Updates the parameters of this rank in a step that other ranks have already completed. This
+  /// rank has the reduced gradients of the step in its arena, and `last` contains the numbers of
+  /// the step.
   [[gnu::cold]] void catch_up(numbers const& last) {
     rank.device().upload(&last, memory.numbers(), sizeof last);
     if (!younger_.empty()) upload_of_younger();
     work_type::update(*this);
-    rank.device().synchronize();  // this rank may send the state next
+    rank.device().synchronize();  // this rank may next send the state to other ranks
   }
   /// Cuts the blocks that the optimizer updates into blocks whose states have the same age.
   [[gnu::cold]] void lay_out_updates() {
@@ -393,7 +395,7 @@ class trainer_parts {
     memory.lay_out_updates(rank.device(), ranges, 1 + younger_.size());
     passes.forget_recorded();
   }
-  /// Uploads the optimizer's numbers for states that are younger than the oldest.
+  /// Uploads the optimizer's numbers for states that are younger than the oldest states.
   [[gnu::cold]] void upload_of_younger() {
     lean_vector<typename Optimizer::numbers> all;
     for (auto const by : younger_)
@@ -405,7 +407,7 @@ class trainer_parts {
   lean_vector<std::int64_t> younger_{};  ///< differences between the oldest age and the other ages
   compared_batches compared_{};
   std::string measures_{};  ///< the names of the measures of the last evaluation
-  numbers last_read_{};     ///< numbers read after the last program
+  numbers last_read_{};     ///< numbers that were downloaded after the last program
 };
 
 }  // namespace plait::execution

@@ -30,7 +30,7 @@ enum class trainer_program : int {
   only_gradients,
   only_loss,
   measured_loss,  ///< the loss, and the outputs that measures need
-  only_forward,   ///< forwards of an evaluation; no labels are counted
+  only_forward,   ///< forwards of an evaluation, without counting labels
   outputs_of_rank,
   outputs_of_all
 };
@@ -39,10 +39,11 @@ enum class trainer_program : int {
 inline constexpr int trainer_programs = int(trainer_program::outputs_of_all) + 1;
 
 /// Makes and keeps the passes of a trainer and the programs that run them. Training passes keep
-/// activations for the backward, evaluation passes do not. Both use the same arena, one after the
-/// other, so a trainer needs only the memory of the greater of the two. The arena fits the greatest
-/// batch so far: after batches of 32 rows it grows for a batch of 64 rows, and keeps this size for
-/// later batches of 32 rows. A program, such as the forward alone, is made when it is first run.
+/// activations for the backward, evaluation passes do not. Both kinds use the same arena, one after
+/// the other, so a trainer needs only as much memory as the greater of the two needs. The arena
+/// fits the greatest batch so far: after batches of 32 rows it grows for a batch of 64 rows, and
+/// keeps this size for later batches of 32 rows. A program, such as the forward alone, is made when
+/// it is first run.
 ///
 /// Errors:  out_of_memory with the memory that the plan needs; schedule_error if the pipeline
 ///          schedule for the number of microbatches is not proven correct.
@@ -74,7 +75,8 @@ class trainer_passes {
     recorded_source_ = source;
     return recorded_;
   }
-  /// Discards the recorded step. The caller uses this function when the step has changed.
+  /// Discards the recorded step. The caller calls this function when the work of a step has
+  /// changed.
   [[gnu::cold]] void forget_recorded() { recorded_ = {}; }
 
   /// Returns the passes for a batch. load() returns the workload of the batch, and name() the name
@@ -99,7 +101,8 @@ class trainer_passes {
     if (!made) made.emplace(make_program(which, here.passes->load()));
     return *made;
   }
-  /// Returns the program of an evaluation with measures. `load` contains the number of their sums.
+  /// Returns the program of an evaluation with measures. `load` contains the number of sums of the
+  /// measures.
   [[nodiscard]] [[gnu::cold]] step_executor<Rank> measured_program(workload const& load) const {
     return make_program(trainer_program::measured_loss, load);
   }
@@ -133,7 +136,8 @@ class trainer_passes {
     here.operations = std::move(table.stages[std::size_t(rank_.stage())]);
     detail::allocate_for_plan(rank_, plan::memory(rank_.stage(), load), [&]() -> auto& {
       std::size_t const bytes = plan::arena_for(rank_.stage(), load).total_bytes;
-      if (activations_.size() < bytes) {  // the passes use the old arena, so they end first
+      if (activations_.size() <
+          bytes) {  // destroys the passes first, because they use the old arena
         training_.passes.reset();
         evaluation_.passes.reset();
         activations_ = {};
@@ -171,7 +175,7 @@ class trainer_passes {
   program_shape step_;
   typename Rank::device_type::arena activations_{};
   passes_of_shape training_{}, evaluation_{};
-  std::optional<bool> last_run_{};  // true: the training passes were the last to run
+  std::optional<bool> last_run_{};  // true if the training passes were the last to run
   typename Rank::device_type::graph recorded_{};
   std::uint64_t recorded_source_ = 0;
 };

@@ -40,8 +40,8 @@ template <class Plan>
 
 /// The saved_state of a trainer on one rank. A rank saves the elements that its optimizer owns. If
 /// several ranks own the same elements, as data ranks without `zero` do, they divide these
-/// elements: each of 4 data ranks saves a quarter. A saved state may come from another plan. So a
-/// rank reads its elements as rectangles of whole tensors, which it asks for by name.
+/// elements: each of 4 data ranks saves a quarter. A saved state may come from another plan, so a
+/// rank reads its elements as rectangles of whole tensors, which it requests by name.
 ///
 /// `Parts`: the trainer_parts, which outlive this object.
 template <class Parts>
@@ -55,7 +55,7 @@ class trainer_state final : public saved_state {
     kinds_.push_back("");
     for (auto& name : state_names_of<decltype(of.rule)>()) kinds_.push_back(concat({".", name}));
     // The options decide whether there are averages, because they are the same on all ranks. The
-    // memory for averages does not: a rank whose stage trains nothing has none.
+    // memory for averages is not the same on all ranks: a rank whose stage trains nothing has none.
     if (of.options.average > 0) kinds_.push_back(".average");
   }
 
@@ -217,8 +217,9 @@ class trainer_state final : public saved_state {
   static placements saved_as(placements const& rule, placement form) {
     return rule.with(plan::rules.model_axis, form).on_stage(0);
   }
-  /// Returns the placements in which a parameter is saved: the placements in which it is owned or,
-  /// if all ranks of the batch axes own the same elements, a cut along these axes.
+  /// Returns the placements in which a parameter is saved: the placements in which optimizers own
+  /// the parameter or, if all ranks of the batch axes own the same elements, a cut along these
+  /// axes.
   static placements saved_placements(placement form) {
     auto const owned = saved_as(plan::rules.owned, form);
     return plan::rules.cut_axes().empty() ? owned.with(batch_axes, shard<dim::elements>) : owned;
@@ -240,7 +241,7 @@ class trainer_state final : public saved_state {
       of_.store.set(parameter, block);
     }
   }
-  /// Returns true if a source has all states of a parameter.
+  /// Returns true if a source has all optimizer states of a parameter.
   [[nodiscard]] bool has_states(state_source const& from, std::string const& name) const {
     for (std::size_t kind = 1; kind <= states; ++kind)
       if (!from.contains(name + kinds_[kind])) return false;
@@ -267,7 +268,7 @@ class trainer_state final : public saved_state {
       of_.rank.device().upload(values.data(), data_of(kind, block),
                                values.size() * sizeof(element));
       of_.rank.device().synchronize();
-      if (kind > states)  // without an average, the average is set to the parameter
+      if (kind > states)  // the source has no average, so the average is set to the parameter
         for (auto const& parameter : of_.store.local())
           if (auto const common = overlap(block.elements, parameter);
               common.count > 0 &&

@@ -17,8 +17,8 @@
 
 namespace plait::execution {
 
-/// Names and values of the settings that a resumed run must have in common with the saved run, to
-/// continue as if it had not been interrupted. Checkpoints contain them.
+/// Names and values of the settings that a resumed run must have in common with the saved run, so
+/// that it continues as if the run had not been interrupted. Checkpoints contain these settings.
 using training_settings = std::vector<std::pair<std::string, std::string>>;
 
 /// Returns the shortest decimal text from which the same number can be read.
@@ -43,9 +43,9 @@ template <class Plan>
   return text;
 }
 
-/// Returns the settings of a trainer. The number of ranks and the policies are not among them,
-/// since a run may continue under another plan. The number of slices of a reproducible plan is one
-/// of them, because results depend on it.
+/// Returns the settings of a trainer. The number of ranks and the policies are not among these
+/// settings, because a run may continue under another plan. The number of slices of a reproducible
+/// plan is among them, because results depend on this number.
 template <class Plan, class Optimizer>
 [[nodiscard]] [[gnu::cold]] training_settings settings_of(Optimizer const& optimizer,
                                                           trainer_options const& options,

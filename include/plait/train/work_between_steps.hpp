@@ -23,13 +23,13 @@
 
 namespace plait::execution {
 
-/// Runs a user program's own work between two steps, such as writing a log. If the work fails on
-/// one rank, an exception on this rank alone would leave the others waiting in the next collective,
-/// although the state of the trainer is complete and could be saved. So run() keeps the exception,
-/// and the rank does one more step, in which it adds `summand` to the number by which ranks agree
-/// to stop on a signal (stop_summand). After that step all ranks see the sum: they exchange the
-/// message, call the program's hook of on_stop() and throw work_failed. This adds no communication
-/// to a step.
+/// Runs work of the user's program between two steps, such as writing a log. If the work fails on
+/// one rank, an exception on this rank alone would leave the other ranks waiting in the next
+/// collective, although the state of the trainer is complete and could be saved. So run() keeps the
+/// exception, and the rank does one more step. In this step it adds `summand` to the number by
+/// which ranks agree to stop on a signal (stop_summand). After that step all ranks see the sum:
+/// they exchange the message, call the program's hook of on_stop() and throw work_failed. This adds
+/// no communication to a step.
 ///
 /// Threads: used by the one thread that runs the rank.
 class work_between_steps : public step_hook {
@@ -39,9 +39,8 @@ class work_between_steps : public step_hook {
   static_assert(summand > 32767 * stop_summand(SIGTERM) && summand < generation::job_cannot_go_on);
 
   /// Calls work() and keeps the exception that it throws; does nothing if an exception is kept
-  /// already. `keeps`: if it is false, the exception is thrown and not kept, because the ranks do
-  /// not vote and would not learn of it. An exception after which ranks cannot communicate is never
-  /// kept.
+  /// already. If `keeps` is false, the exception is thrown and not kept, because ranks that do not
+  /// vote would not learn of it. An exception after which ranks cannot communicate is never kept.
   template <class Work>
   void run(Work&& work, bool keeps) {
     if (failure_ != nullptr) return;
@@ -76,7 +75,7 @@ class work_between_steps : public step_hook {
 
   /// Calls the hook and throws work_failed, with the message of the first rank on which work has
   /// failed; does nothing if there is no such rank. All ranks call this function, and all throw the
-  /// same.
+  /// same exception.
   ///
   /// Moves: one all_reduce of the set-up.
   [[gnu::cold]] void end_if_failed(number_gather const& gather, step_report const& last) const;

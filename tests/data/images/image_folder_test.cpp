@@ -314,7 +314,7 @@ TEST_F(ImageFolder, BadPicturesAreCountedAndNamedBeforeTraining) {
   add("c/notes.txt", "");
   EXPECT_EQ(opening(),
             "picture 'b/notes.txt' has a name that does not end with .jpg, .jpeg or .png; to "
-            "leave out what cannot be used, write .skip_bad = true");
+            "skip pictures that cannot be used, set .skip_bad = true");
   image_folder<3, 13, 21> const data(folder_, {.skip_bad = true});
   EXPECT_EQ(data.size(), 40u);
   EXPECT_EQ(data.classes(), (words{"a", "b"}));

@@ -14,9 +14,9 @@
 
 namespace plait::execution {
 
-/// Requires that the shape of a batch is the shape that the model takes: the length of sequences,
-/// the width of inputs and targets, and the type of features. `sequence`: the model's sequence
-/// length; 0: any length. Messages begin with `trainer`.
+/// Checks that the shape of a batch is the shape that the model takes: the length of sequences, the
+/// width of inputs and targets, and the type of features. `sequence`: the model's sequence length;
+/// 0: any length. Messages begin with `trainer`.
 ///
 /// Errors: size_mismatch.
 template <class Memory>
@@ -33,12 +33,12 @@ template <class Memory>
   if (batch.host_targets != nullptr) say("targets of width", targets.width, batch.target.width);
   if (input.kind == value_kind::features && batch.element_bytes != element_bytes)
     throw size_mismatch({trainer, " got a batch of features of ", batch.element_bytes,
-                         " bytes, the job computes with ", element_bytes,
-                         "; write plait::batches<typename job::element>(data, ...)"});
+                         " bytes, but the job computes with features of ", element_bytes,
+                         " bytes; write plait::batches<typename job::element>(data, ...)"});
 }
 
-/// Requires that the memory of a batch does not contain a later batch already. Batches of one
-/// source share memory, so a batch is valid until the source makes the next one. Messages begin
+/// Checks that the memory of a batch has not been overwritten by a later batch. Batches of one
+/// source share memory, so a batch is valid until the source makes the next batch. Messages begin
 /// with trainer().
 ///
 /// Errors: error.
@@ -47,12 +47,12 @@ void require_in_place(device_batch<Memory> const& batch, Trainer trainer) {
   if (batch.description == nullptr || batch.description->step == batch.step) return;
   throw error({trainer(), ": the batch of step ", batch.step, " is used after the batch of step ",
                batch.description->step,
-               " was made in its place; use each batch before the next one is made, or make it "
-               "again: batches.at(",
+               " has replaced it; use each batch before the next batch is made, or make the batch "
+               "again with batches.at(",
                batch.step, ")"});
 }
 
-/// Requires that a batch is used for its purpose: a step must not train on a batch for evaluation,
+/// Checks that a batch is used for its purpose: a step must not train on a batch for evaluation,
 /// and an evaluation must not use a batch with random samples, such as augmented images. Messages
 /// begin with trainer().
 ///
@@ -64,19 +64,18 @@ void require_purpose(device_batch<Memory> const& batch, bool trains, Trainer tra
   if (trains && of.for_evaluation)
     throw input_error(
         {trainer(),
-         ": step got a batch for evaluation (batch_options has "
-         ".for_evaluation = true), in whose samples nothing is random; leave that out "
-         "for batches to train on"});
+         ": step got a batch for evaluation (batch_options::for_evaluation is true), whose samples "
+         "have no random changes; leave .for_evaluation out for batches to train on"});
   if (!trains && of.is_random)
     throw input_error({trainer(),
-                       ": a batch is evaluated whose samples are random, as the data set says",
+                       ": evaluate got a batch with random samples, as the data set declares",
                        (of.text.empty() ? "" : concat({" (", of.text, ")"})),
-                       "; write .for_evaluation = true in batch_options, or trainer.evaluate(data, "
+                       "; set batch_options::for_evaluation = true, or call trainer.evaluate(data, "
                        "size, measures...)"});
 }
 
-/// Requires that the microbatches of a batch are the slices of the global batch that this rank has
-/// to compute, in a plan that sums gradients slice by slice. `mine`: the slices of this rank;
+/// Checks, for a plan that sums gradients slice by slice, that the microbatches of a batch are the
+/// slices of the global batch that this rank has to compute. `mine`: the slices of this rank;
 /// `slices`: the number of all slices.
 ///
 /// Errors: size_mismatch.
@@ -85,15 +84,16 @@ template <class Memory>
                                   std::string const& trainer) {
   if (batch.slices == slices && batch.first_slice == mine.first && batch.microbatches == mine.count)
     return;
-  throw size_mismatch({trainer, " got a batch of ", batch.microbatches,
-                       " microbatches, from slice ", batch.first_slice, " of ", batch.slices,
-                       " on; the job is reproducible<", slices, ">, and this rank has the ",
-                       mine.count, " slices from ", mine.first,
-                       " on: write plait::batches(data, size, rank) with the rank of the launch"});
+  throw size_mismatch(
+      {trainer, " got a batch of ", batch.microbatches, " microbatches, beginning with slice ",
+       batch.first_slice, " of ", batch.slices, "; the job is reproducible<", slices,
+       ">, and this rank must compute ", mine.count, " slices, beginning with slice ", mine.first,
+       "; write plait::batches(data, size, rank) with the rank that the launch passes to the "
+       "program"});
 }
 
-/// Returns the smallest vocabulary among the layers that take tokens. The tokens of the batch go to
-/// all of these layers. Returns 0 if no layer has a vocabulary.
+/// Returns the smallest vocabulary among the layers that take tokens, because all of these layers
+/// get the tokens of the batch. Returns 0 if no layer has a vocabulary.
 template <class Tree>
 constexpr std::size_t least_vocabulary(Tree const& tree) {
   std::size_t least = 0;

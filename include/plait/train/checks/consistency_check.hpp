@@ -61,7 +61,7 @@ class number_gather {
   /// Returns the numbers of all ranks. All ranks call this function, each with up to
   /// `compared_fields` numbers.
   ///
-  /// Moves: one all_reduce, the row (entry) `consistency_check` of the plan's list of transfers.
+  /// Moves: one all_reduce, the entry `consistency_check` in the plan's list of transfers.
   [[nodiscard]] [[gnu::cold]] numbers_of_ranks of_all(std::vector<std::uint64_t> const& mine) const;
 
   mesh const& grid;
@@ -85,14 +85,14 @@ void number_gather::sum(number_gather const& gather, std::vector<std::uint64_t>&
               transfer_place::consistency, std::span(all), gather.data_);
 }
 
-/// Named numbers that must be the same on all ranks. If a seed differs between ranks, training
-/// would continue without an error and produce nonsense. So each rank adds its numbers by name, the
-/// ranks exchange them, and require_equal() throws the same error on all ranks: "trainer 1: the
-/// ranks differ in seed: 1 on rank 0, 2 on rank 3; ...".
+/// Named numbers that must be the same on all ranks. If, for example, the seed differed between
+/// ranks, training would continue without an error and produce nonsense. So each rank adds its
+/// numbers by name, the ranks exchange the numbers, and require_equal() throws the same error on
+/// all ranks: "trainer 1: the ranks differ in seed: 1 on rank 0, 2 on rank 3; ...".
 class consistency_check {
  public:
-  /// `subject`: the name of the object that the numbers describe, with which messages begin, as in
-  /// "trainer 1".
+  /// `subject`: the name of the object that the numbers describe, such as "trainer 1". Messages
+  /// begin with this name.
   [[gnu::cold]] explicit consistency_check(std::string subject) : subject_(std::move(subject)) {}
 
   template <class Number>
@@ -108,13 +108,13 @@ class consistency_check {
 
   /// Returns the name of the first number that differs between the ranks; "" if none does.
   [[nodiscard]] [[gnu::cold]] std::string first_difference(numbers_of_ranks const& all) const;
-  /// Requires that all ranks have the same numbers. `all`: the numbers of all ranks.
+  /// Checks that all ranks have the same numbers. `all`: the numbers of all ranks.
   ///
   /// Errors: see require_same.
   [[gnu::cold]] void require_equal(number_gather const& gather, numbers_of_ranks const& all) const;
 
  private:
-  /// Returns the first number that differs between two ranks.
+  /// Returns the first number that differs between ranks `rank` and `other`.
   [[nodiscard]] [[gnu::cold]] rank_difference difference(numbers_of_ranks const& all, int rank,
                                                          int other) const;
   [[gnu::cold]] void add_bits(std::string_view name, std::uint64_t bits, bool is_real);

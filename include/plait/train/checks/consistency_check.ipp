@@ -41,7 +41,7 @@ PLAIT_DECL void consistency_check::require_equal(number_gather const& gather,
   require_same(
       gather.generation, all.size(), subject_,
       [&](int rank, int other) { return difference(all, rank, other); },
-      "; what trains together must be made with the same numbers on every rank");
+      "; make the trainer, and the batches it trains on, with the same numbers on every rank");
 }
 
 PLAIT_DECL void consistency_check::add_bits(std::string_view name, std::uint64_t bits,

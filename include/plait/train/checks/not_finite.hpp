@@ -12,8 +12,8 @@
 
 namespace plait::execution {
 
-/// Returns the message for a step whose loss or gradient norm is not finite. All ranks get the same
-/// message.
+/// Returns the message of the error for a step whose loss or gradient norm is not finite. All ranks
+/// get the same message.
 ///
 /// `layers`: the names of all layers; `of`: the report of the step; `last`: the report of the
 /// previous step, if there was one; `mine`: the result of the search for a layer on this rank.

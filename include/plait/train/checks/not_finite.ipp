@@ -51,14 +51,15 @@ PLAIT_DECL std::string not_finite_text(number_gather const& gather,
   if (first != nullptr) {
     auto name = name_of_copy(layers[first[leaf]], static_cast<int>(first[copy]));
     if (name.ends_with('.')) name.pop_back();
-    if (name.empty()) name.push_back('0');  // the only layer of a model has no name
+    if (name.empty())
+      name.push_back('0');  // a model that is a single layer gives this layer no name
     out += concat({"the first layer whose output is not finite is '", name, "', in microbatch ",
                    first[microbatch], " on rank ", first_rank});
   } else {
-    out += "the outputs of all layers are finite in the forward";
+    out += "in the forward the outputs of all layers are finite";
   }
   return concat(
-      {out, "; .on_not_finite = trainer_options::not_finite::skip leaves such batches out"});
+      {out, "; to skip such batches, set .on_not_finite = trainer_options::not_finite::skip"});
 }
 
 }  // namespace plait::execution

@@ -25,15 +25,15 @@
 
 namespace plait::execution {
 
-/// Returns `rank` after a check that the ranks were launched in the mesh `planned`.
+/// Checks that the ranks were launched in the mesh `planned`, and returns `rank`.
 ///
 /// Errors: input_error if the meshes differ.
 template <class Rank>
 [[gnu::cold]] Rank& in_mesh(Rank& rank, mesh const& planned) {
   if (!planned.fits(rank.grid()))
     throw input_error({"trainer: rank ", rank.world_rank(), " runs in the mesh '",
-                       to_string(rank.grid()), "', the job to be trained has the mesh '",
-                       to_string(planned), "'; launch the job that is trained"});
+                       to_string(rank.grid()), "', but the trainer's job has the mesh '",
+                       to_string(planned), "'; launch the same job that the trainer trains"});
   return rank;
 }
 
@@ -53,7 +53,7 @@ template <class Plan>
   return parameters_of_model(Plan::blocks_of_model(grid), Plan::entries.view(), Plan::rules);
 }
 
-/// Returns the optimizer after a check of its settings.
+/// Checks that each setting of the optimizer is in its range, and returns the optimizer.
 ///
 /// Errors: input_error if a setting is not in its range.
 template <class Optimizer>
@@ -63,6 +63,8 @@ template <class Optimizer>
       require_range(std::string("the optimizer's ") + setting.name, setting.value, setting.range);
   return optimizer;
 }
+/// Checks the groups of parameters.
+///
 /// Errors: input_error for a factor outside its range, and for a group without effect. A group has
 ///         no effect if it matches no parameter, or only parameters that earlier groups match.
 [[gnu::cold]] void check_groups(std::vector<parameter_group> const& groups,
@@ -73,27 +75,29 @@ inline double rate_at(trainer_options const& options, std::int64_t step) {
   return rate_at(options.rate, step, options.rate_above_1);
 }
 
-/// Returns the options after a check that each is in its range and that they fit the model.
+/// Checks that each of the trainer's options is in its range and fits the model, and returns the
+/// options.
 ///
 /// Errors: input_error, the same on all ranks that have the same options.
 template <class Plan>
 [[gnu::cold]] trainer_options const& checked(trainer_options const& options, mesh const& grid) {
   require_range("trainer_options::clip", options.clip,
-                {0, number_ranges::infinite, "from 0, which does not clip, on"});
+                {0, number_ranges::infinite, "0 (no clipping) or above"});
   require_range("trainer_options::average", options.average,
-                {0, number_ranges::below_1, "from 0, which keeps no averages, to below 1"});
+                {0, number_ranges::below_1, "0 (no averages) or above, and below 1"});
   for_some_steps([&](std::int64_t step) { rate_at(options, step); });
   if (!options.groups.empty()) check_groups(options.groups, parameters_of_model<Plan>(grid));
   return options;
 }
 
-/// The factors by which the learning rate and the weight decay of one parameter are multiplied.
+/// The name of a parameter, and the factors by which its learning rate and its weight decay are
+/// multiplied.
 struct named_factors {
   std::string name;
   update_factors factors{};
 };
 
-/// Returns the factors of all parameters.
+/// Returns the factors of all parameters of the model.
 template <class Optimizer>
 [[gnu::cold]] lean_vector<named_factors> factors_of_model(
     Optimizer const& optimizer, trainer_options const& options,
@@ -107,8 +111,8 @@ template <class Optimizer>
 /// Returns a number that changes if any of the factors changes.
 [[gnu::cold]] std::uint64_t hash_of(lean_vector<named_factors> const& all);
 
-/// Requires that all ranks have the same text `mine`. Only the first `compared_fields` * 8 bytes
-/// are compared.
+/// Checks that all ranks pass the same text `mine`. Only the first `compared_fields` * 8 bytes are
+/// compared.
 ///
 /// Errors: input_error with both texts, on all ranks.
 [[gnu::cold]] void compare_text(number_gather const& gather, std::string const& subject,
@@ -121,15 +125,17 @@ template <class Optimizer>
 /// The numbers of a plan that ranks compare.
 struct plan_numbers {
   std::size_t parameter_count = 0;
-  std::size_t precision = 0;  ///< bytes of an activation, a parameter and a gradient: 3 digits
+  std::size_t precision = 0;  ///< bytes of an activation, of a parameter and of a gradient, as the
+                              ///< three digits of one number
   lean_vector<model_parameter> parameters{};
   int slices = 0;
   std::size_t bucket_bytes = 0;
-  int level = 0;                 ///< the level of zero<Level>, or 0
-  std::uint64_t recomputed = 0;  ///< a hash of the steps that units recompute, 0 if there are none
+  int level = 0;  ///< the level of zero<Level>, or 0
+  std::uint64_t recomputed =
+      0;  ///< a hash of the steps that the units recompute; 0 if they recompute nothing
 };
-/// Returns a hash of the steps that the plan recomputes and of the units in which it does so; 0
-/// if it recomputes none.
+/// Returns a hash of the steps that the plan recomputes and of the units in which it recomputes
+/// them; 0 if the plan recomputes nothing.
 [[nodiscard]] [[gnu::cold]] std::uint64_t hash_of(recompute_table const& recomputed);
 template <class Plan>
 [[gnu::cold]] plan_numbers numbers_to_compare(mesh const& grid) {
@@ -142,8 +148,8 @@ template <class Plan>
           hash_of(Plan::recomputes)};
 }
 
-/// Requires that all ranks construct the same trainer. The ranks compare the plan, the options, and
-/// the learning rate's factor at steps 0, 1, 2, 4, ... 2^20. They compare the optimizer by its
+/// Checks that all ranks construct the same trainer. The ranks compare the plan, the options, and
+/// the factor of the learning rate at steps 0, 1, 2, 4, ... 2^20. They compare the optimizer by its
 /// settings, its numbers at steps 0 and 1, and a hash of the factors of all parameters. All of
 /// these are numbers in one consistency_check. Only if the hashes differ do the ranks compare the
 /// factors of each parameter, so that the error names the parameter. In a reproducible plan they
@@ -211,8 +217,8 @@ template <class Memory>
   return out.value();
 }
 
-/// Requires that ranks with the same coordinates on the batch axes, such as the two tensor ranks of
-/// a data rank, have the same samples. `hashes`: the hash of each rank's samples.
+/// Checks that ranks with the same coordinates on the batch axes, such as the two tensor ranks of a
+/// data rank, have the same samples. `hashes`: the hash of each rank's samples.
 ///
 /// Errors: input_error that names two ranks and their hashes, on all ranks. If only ranks that join
 ///         an elastic job differ, refuse_joining_ranks throws instead.
@@ -220,9 +226,9 @@ template <class Memory>
                                         std::uint64_t step,
                                         lean_vector<std::uint64_t> const& hashes);
 
-/// Requires that all ranks use the same batches: the same options and data set, and equal samples
-/// in the first batch that they use. In an evaluation all ranks must also have the same measures;
-/// `measures`: the names of this rank's measures.
+/// Checks that all ranks use the same batches: the same options, the same data set, and equal
+/// samples in the first batch that they use. In an evaluation all ranks must also have the same
+/// measures; `measures`: the names of this rank's measures.
 ///
 /// Errors: input_error that names the first difference, on all ranks.
 template <class Memory>

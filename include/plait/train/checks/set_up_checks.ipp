@@ -49,11 +49,12 @@ PLAIT_DECL void check_groups(std::vector<parameter_group> const& groups,
       throw input_error({"trainer_options::groups: ", which,
                          " matches no parameter of the model; names are like '",
                          (parameters.empty() ? std::string{} : parameters.front().name),
-                         "', and a * stands for any characters"});
+                         "', and a * in a pattern matches any characters"});
     if (!counts)
       throw input_error({"trainer_options::groups: ", which,
-                         " has no effect, as all parameters that it matches belong to ", others,
-                         " before it; the first group that matches counts, so write narrower "
+                         " has no effect, because all parameters that it matches belong to ",
+                         others,
+                         " earlier in the list; the first matching group decides, so list narrower "
                          "patterns first"});
   }
 }
@@ -128,11 +129,10 @@ PLAIT_DECL void require_same_samples(number_gather const& gather, std::string co
     if (other == hashes.size()) other = rank;
     if (hashes[other] == hashes[rank]) continue;
     throw input_error({subject, ": rank ", other, " and rank ", rank, " are both data rank ",
-                       data_rank, ", and their samples of step ", step,
-                       " are not the same: these have the hash ", hashes[other], " on rank ", other,
-                       " and ", hashes[rank], " on rank ", rank,
-                       "; a data set gives the same inputs, targets and weights of a sample on "
-                       "every rank"});
+                       data_rank, ", and their samples of step ", step, " differ: their hash is ",
+                       hashes[other], " on rank ", other, " and ", hashes[rank], " on rank ", rank,
+                       "; a data set must return the same inputs, targets and weights for a sample "
+                       "on every rank"});
   }
 }
 

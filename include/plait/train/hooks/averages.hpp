@@ -15,13 +15,13 @@
 
 namespace plait::execution {
 
-/// Exponential moving averages of the parameters that one rank's optimizer owns. The averages are
-/// in an arena of their own, which is part of the planned memory. With a decay of 0.999, average =
-/// 0.999 * average + 0.001 * parameter after each update.
+/// Exponential moving averages of the parameters that one rank's optimizer owns. The averages have
+/// their own arena, which is part of the planned memory. With a decay of 0.999, average = 0.999 *
+/// average + 0.001 * parameter after each update.
 ///
 /// in_place() swaps the contents of parameters and averages, so layers and exports read the
-/// averages at the addresses of the parameters and need no code for averages. A swap communicates
-/// nothing, so a rank can undo it alone after an exception. If ranks own blocks, as under
+/// averages at the addresses of the parameters and need no code for averages. A swap does not
+/// communicate, so a rank can undo the swap alone after an exception. If ranks own blocks, as under
 /// `zero<1>`, each rank also has copies of the blocks of other ranks, and a swap leaves these
 /// copies out of date. The next call that uses parameters then gathers the blocks
 /// (gather_parameters).
@@ -62,8 +62,8 @@ class averages : public step_hook {
   /// because buffers and newly imported values are not averaged.
   void copy(owned_block const& block, std::size_t at, std::size_t count) const;
 
-  /// Swaps parameters and averages when it is constructed, and swaps them back when it is
-  /// destroyed, also after an exception.
+  /// An object whose constructor swaps parameters and averages and whose destructor swaps them
+  /// back, also after an exception.
   class scope {
    public:
     explicit scope(averages& held) : held_(held) { held_.change_places(); }
@@ -72,7 +72,7 @@ class averages : public step_hook {
     ~scope() noexcept(false) {
       try {
         held_.change_places();
-      } catch (...) {  // an exception that has ended the scope has priority
+      } catch (...) {  // an exception that is already in flight has priority over this one
         if (std::uncaught_exceptions() == exceptions_) throw;
       }
     }
@@ -82,26 +82,27 @@ class averages : public step_hook {
     int exceptions_ = std::uncaught_exceptions();
   };
 
-  /// Returns an object during whose lifetime the averages are in the place of the parameters.
+  /// Returns an object; while it exists, the averages are in the place of the parameters.
   ///
-  /// Errors: error if the trainer has no averages, or if the averages are in the place of the
-  ///         parameters already.
+  /// Errors: error if the trainer has no averages, or if the averages are already in the place of
+  ///         the parameters.
   [[nodiscard]] [[gnu::cold]] scope in_place();
 
-  /// Errors: error, with the name `call` of the trainer's function, if the averages are in the
-  ///         place of the parameters.
+  /// Checks that the averages are not in the place of the parameters.
+  ///
+  /// Errors: error, with the name `call` of the trainer's function, if they are.
   void require_parameters(char const* call) const;
 
-  /// Called at the beginning of a step, which gathers parameters by itself. `updates`: true if the
-  /// step updates the blocks that ranks own, so that each rank's copies of other ranks' blocks are
-  /// out of date after the step.
+  /// Called at the beginning of a step. A step gathers the parameters that layers see by itself.
+  /// `updates`: true if the step updates the blocks that ranks own, so that each rank's copies of
+  /// other ranks' blocks are out of date after the step.
   void begin_step(bool updates) { is_stale_ = updates && layers_see_more_; }
 
   /// Gathers the parameters that layers see, if the copies of other ranks' blocks are out of date.
   /// All ranks call this function.
   ///
   /// Moves: the all_gathers by which a step gathers parameters; nothing if there was neither an
-  ///        update nor a swap since the last gathering.
+  ///        update nor a swap since the last time.
   void gather_parameters() {
     if (!is_stale_) return;
     is_stale_ = false;
@@ -159,7 +160,7 @@ template <class Elements, class Rank>
 auto averages<Elements, Rank>::in_place() -> scope {
   if (decay_ == 0)
     throw error(
-        "with_ema: this trainer has no averages; give it a decay for them, as in "
+        "with_ema: this trainer keeps no averages; set their decay, such as "
         "trainer_options{.average = 0.999}");
   require_parameters("with_ema");
   return scope(*this);
@@ -169,8 +170,8 @@ template <class Elements, class Rank>
 void averages<Elements, Rank>::require_parameters(char const* call) const {
   if (are_in_place_)
     throw error({call,
-                 " was called inside with_ema; it works on the parameters, in whose place "
-                 "the averages are"});
+                 " was called inside with_ema, where the averages are in the place of the "
+                 "parameters that it needs; call it outside with_ema"});
 }
 
 template <class Elements, class Rank>

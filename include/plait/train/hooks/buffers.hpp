@@ -10,10 +10,10 @@
 
 namespace plait::execution {
 
-/// Calls action(first, count, share) for each buffer that is not frozen and that has elements in
-/// `block`, which this rank's optimizer owns. `first` and `count` give the range of these elements,
-/// where `first` counts from the block's first element. `share` is the buffer's momentum, the
-/// weight of the new value in an update.
+/// Calls action(first, count, share) for each buffer that is not frozen and has elements in
+/// `block`, a block that this rank's optimizer owns. `first` and `count` are the range of these
+/// elements; `first` counts from the block's first element. `share` is the buffer's momentum, which
+/// is the weight of the new value in an update.
 template <class Plan, class Store, class Action>
 void for_each_buffer(Store const& store, owned_block const& block, Action action) {
   if constexpr (Plan::has_buffers)
@@ -28,17 +28,17 @@ void for_each_buffer(Store const& store, owned_block const& block, Action action
 
 template <class Parameter, class Gradient>
 consteval void check_buffer_type() {
-  static_assert(std::is_same_v<Parameter, Gradient>,
-                "nn::buffer: the job keeps its parameters in bfloat16, and a buffer that follows "
-                "small steps would be rounded to what it was; write precision<bfloat16, float>, "
-                "which keeps parameters in float");
+  static_assert(
+      std::is_same_v<Parameter, Gradient>,
+      "nn::buffer: the job keeps its parameters in bfloat16, and small updates of a buffer would "
+      "be lost to rounding; write precision<bfloat16, float>, which keeps parameters in float");
 }
 
 /// Updates buffers, such as the running mean of a batch norm, after the optimizer's update of a
 /// block. The new value that a step has computed for a buffer is in the arena of gradients, and has
 /// been reduced over the ranks like a gradient. With a momentum of 0.1, buffer = 0.9 * buffer + 0.1
-/// * value. The copies that layers see, and the averages, get the new buffer. A step whose loss or
-/// gradient norm is not finite changes no buffer.
+/// * value. The new value is also copied to the copies that layers see, and to the averages. A step
+/// whose loss or gradient norm is not finite changes no buffer.
 template <class Job, class Averages>
 class buffers : public step_hook {
   using plan = typename Job::plan_type;

@@ -6,12 +6,12 @@
 
 namespace plait::execution {
 
-/// Ends the job after the step in which a signal has arrived at one of its processes.
+/// Ends the job after the step in which a signal has arrived at one of the job's processes.
 ///
 /// Threads: used by the one thread that runs the rank.
 class signal_votes : public step_hook {
  public:
-  /// `stop`: the guard that catches signals; null: the hook never votes.
+  /// `stop`: the guard that catches signals; if it is null, the hook never votes.
   explicit signal_votes(stop_on_signals const* stop) : stop_(stop) {}
 
   [[nodiscard]] bool gives_votes() const { return stop_ != nullptr; }

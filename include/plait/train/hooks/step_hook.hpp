@@ -9,28 +9,28 @@
 namespace plait::execution {
 
 /// A function that ends the job after the last completed step and does not return. `signal` is the
-/// reason; 0: the generation of an elastic job ends the job.
+/// signal that is the reason; 0 if the generation of an elastic job ends the job.
 using end_of_job = function_reference<void(int signal)>;
 
 /// The votes of all ranks in a completed step, and the objects with which a hook can react to the
 /// votes.
 struct counted_votes {
-  double sum;  ///< sum of the votes; a hook that has dealt with them sets it to 0
+  double sum;  ///< sum of the votes; a hook that has handled the votes sets the sum to 0
   step_report const& report;
   number_gather const& gather;
   end_of_job end;
 };
 
-/// The base class of hooks: a function for each point of a step at which hooks are called, in the
-/// order of the points. A hook is a part of a trainer that training itself does not need. It
-/// derives from this class and replaces the functions of the points at which it acts. For example,
-/// `averages` has after_update(), and costs nothing at the other points. The list of hooks is known
-/// at compile time, so no function is virtual.
+/// The base class of hooks. It has one function for each point of a step at which hooks are called;
+/// the functions are listed in the order of the points. A hook is a part of a trainer that training
+/// itself does not need. It derives from this class and replaces the functions of the points at
+/// which it acts. For example, `averages` replaces after_update(), and costs nothing at the other
+/// points. The list of hooks is known at compile time, so no function is virtual.
 ///
-/// A hook that wants to end the job votes. If it threw an exception instead, the other ranks would
-/// hang in the next collective. So votes() returns a number that is summed with the loss over all
-/// ranks: if rank 2 votes 1 and the others 0, all ranks read 1 after the same step, and
-/// between_steps() reacts to the sum on all ranks.
+/// A hook that wants to end the job votes for an end. If it threw an exception instead, the other
+/// ranks would hang in the next collective. So votes() returns a number that is summed with the
+/// loss over all ranks: if rank 2 votes 1 and the others 0, all ranks read 1 after the same step,
+/// and between_steps() reacts to the sum on all ranks.
 ///
 /// Errors: an exception of a hook ends the step.
 struct step_hook {
@@ -38,21 +38,21 @@ struct step_hook {
   void before_call() const {}
   /// Called before a step.
   void before_step(end_of_job const&) const {}
-  /// Returns true if this hook votes, so that the ranks add up votes in each step. All ranks return
-  /// the same.
+  /// Returns true if this hook votes, so that the ranks add up votes in each step. All ranks must
+  /// return the same value.
   [[nodiscard]] bool gives_votes() const { return false; }
-  /// Returns the vote of this rank; 0: continue. The sum of all votes decides on the end of the
-  /// job.
+  /// Returns the vote of this rank; 0: continue. The sum of all ranks' votes decides whether the
+  /// job ends.
   [[nodiscard]] double votes() const { return 0; }
   /// Called after the passes, before the last transfer of a step. A rank that completes this
   /// transfer knows that all ranks have the reduced gradients.
   void before_last_transfer() const {}
   /// Called before the update. `votes`: the sum of the votes, on the device.
   void before_update([[maybe_unused]] double const* votes) const {}
-  /// Called after the update of a block was enqueued on stream compute. The update changes nothing
-  /// if `*gradient_scale` is NaN.
+  /// Called after the update of a block has been enqueued on stream::compute. The update changes
+  /// nothing if `*gradient_scale` is NaN.
   void after_update(owned_block const&, [[maybe_unused]] double const* gradient_scale) const {}
-  /// Called after a step, when the trainer has increased the number of the next step.
+  /// Called after a step, after the trainer has increased the number of the next step.
   void after_step() const {}
   /// Called between two steps if a rank has voted for an end.
   void between_steps(counted_votes&) const {}
@@ -60,7 +60,7 @@ struct step_hook {
   void at_end([[maybe_unused]] int signal, [[maybe_unused]] step_report const& last) const {}
 };
 
-/// Calls the hooks of a trainer at each point, one after the other. The hooks outlive it.
+/// Calls the hooks of a trainer at each point, one after the other. The hooks outlive this object.
 template <class... Hooks>
 class step_hooks {
  public:

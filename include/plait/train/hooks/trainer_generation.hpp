@@ -29,11 +29,11 @@ namespace plait::execution {
 
 /// Connects a trainer to the generation of an elastic job; in other jobs all calls do nothing. A
 /// generation is a period in which the ranks of the job do not change. The trainer of the next
-/// generation continues from the state that the last generation has left in the memory of the
+/// generation continues from the state that the previous generation has left in the memory of the
 /// ranks. For example, 8 ranks have done step 99 when one of them fails. The other 7 and a joining
 /// rank make trainers: take_over() finds the state on 7 of them, introduce() tells all ranks that
-/// the eighth is new, and meet() sends the state to the eighth. Then all 8 begin step 100. While it
-/// trains, the hook votes for an end if the ranks are about to change, so that all ranks leave
+/// the eighth is new, and meet() sends the state to the eighth. Then all 8 begin step 100. During
+/// training, this hook votes for an end if the ranks are about to change, so that all ranks leave
 /// after the same step.
 ///
 /// `Elements`: the element_types of an elastic job; void for other jobs.
@@ -53,7 +53,9 @@ class trainer_generation : public step_hook {
   /// Returns true if the trainer's state comes from an earlier generation.
   [[nodiscard]] bool is_held() const { return is_held_; }
 
-  /// Errors: generation_ended if the generation has ended on this rank.
+  /// Checks that the generation has not ended on this rank.
+  ///
+  /// Errors: generation_ended if it has ended.
   void before_call() const {
     if (auto* const now = get()) now->require_running();
   }
@@ -74,7 +76,8 @@ class trainer_generation : public step_hook {
     if (get() != nullptr) rank_.device().synchronize();
     held_->is_ready = true;
   }
-  /// \see generation::require_membership
+  /// Checks that this rank is still a member of the job before it updates parameters; see
+  /// generation::require_membership.
   void before_update(double const* votes) const {
     if (auto* const now = get()) now->require_membership(*votes != 0);
   }
@@ -93,21 +96,21 @@ class trainer_generation : public step_hook {
     if (auto* const now = get(); now != nullptr && signal == 0) now->end_job(held_->step - 1);
   }
 
-  /// Takes over the state that the last generation has left on this rank. Returns false if that
-  /// generation has left no complete state of this rank's stage and tensor rank.
+  /// Takes over the state that the previous generation has left on this rank. Returns false if that
+  /// generation has left no complete state for this rank's stage and tensor coordinate.
   ///
   /// Errors: input_error if the state belongs to another job or to another optimizer.
   template <class Store>
   [[gnu::cold]] bool take_over(Store& store, bool has_averages, std::string const& name);
 
-  /// Tells all ranks which ranks an earlier generation has compared and accepted; the other ranks
+  /// Tells all ranks which ranks an earlier generation has compared and accepted. All other ranks
   /// are new.
   ///
   /// Moves: one all_reduce of the set-up.
   [[gnu::cold]] void introduce(number_gather const& gather);
-  /// Brings all ranks to the newest step that a rank has done. catch_up(numbers) updates a rank
-  /// that lacks only this step. If some part of the state is on no rank any more, the function
-  /// calls start(), and training begins with step 0.
+  /// Brings all ranks to the newest step that a rank has done. A rank that lacks only this step
+  /// calls catch_up(numbers) to do the update. If some part of the state is no longer on any rank,
+  /// all ranks call start(), and training begins with step 0.
   ///
   /// \see transfer_state
   [[gnu::cold]] void meet(number_gather const& gather, workload const& load,
@@ -118,10 +121,10 @@ class trainer_generation : public step_hook {
  private:
   [[gnu::cold]] void end(generation& now, counted_votes& votes);
   /// Returns the signal if no rank could continue the job, because signals have arrived at all
-  /// ranks that have a copy of some part of the state; else 0. The ranks only compare numbers to
-  /// find this out. If the ranks of the next generation cannot be looked up now, all ranks wait up
-  /// to `for_signals`, because a signal to a whole job arrives at some processes later than at
-  /// others.
+  /// ranks that have a copy of some part of the state; else 0. To find this out, the ranks exchange
+  /// only a few numbers. If the ranks of the next generation cannot be looked up now, all ranks
+  /// wait up to `for_signals`, because a signal to a whole job arrives at some processes later than
+  /// at others.
   [[nodiscard]] [[gnu::cold]] int signal_to_all(generation& now, number_gather const& gather) const;
   [[nodiscard]] generation* get() const {
     if constexpr (is_of_elastic) return rank_.generation();
@@ -160,8 +163,8 @@ bool trainer_generation<Rank, Numbers, Elements>::take_over(Store& store, bool h
       auto& kept = now->carried();
       if (kept.object != nullptr && kept.kind != kind_)
         throw input_error({name,
-                           ": the trainer of the last generation was of another job or had "
-                           "another optimizer; a program makes the same one each time"});
+                           ": the trainer of the previous generation had another job type or "
+                           "another optimizer; make the same trainer in every generation"});
       auto const old = std::static_pointer_cast<held_type>(kept.object);
       bool const fits = old != nullptr && old->is_whole && old->step > 0 &&
                         old->stage == held_->stage && old->tensor_rank == held_->tensor_rank;
@@ -203,10 +206,11 @@ void trainer_generation<Rank, Numbers, Elements>::meet(
       is_held_ = what == transferred_state::state;
       if (what == transferred_state::lost) {
         if (rank_.is_root())
-          std::fprintf(stderr,
-                       "plait: %s: the processes that are left do not have all of the state; the "
-                       "job continues from its newest checkpoint, or begins again\n",
-                       name.c_str());
+          std::fprintf(
+              stderr,
+              "plait: %s: the remaining processes do not have all of the state; the job continues "
+              "from its newest checkpoint or, without a checkpoint, begins again\n",
+              name.c_str());
         start();
         held_->step = 0;
         held_->ages = {};

@@ -23,17 +23,17 @@ template <class Measure, std::size_t Most, std::size_t Outputs>
 consteval void check_outputs() {
   static_assert(
       Most < Outputs,
-      "trainer.evaluate(data, size, measures...): this measure counts a class among the Most "
-      "greatest outputs, and the model has no more than Most, so that it is always 1; write "
-      "top<Most> with a Most below the number of outputs");
+      "trainer.evaluate(data, size, measures...): the measure top<Most> counts rows whose class is "
+      "among the Most greatest outputs, but the model has at most Most outputs, so the measure "
+      "would always be 1; use a Most below the number of outputs");
 }
 
 template <class Measure, class Target, std::size_t Outputs>
 consteval void check_measure() {
   static_assert(measure<Measure>,
-                "trainer.evaluate(data, size, measures...): this type is not a measure; give it "
-                "`using concept_tag = plait::measure_tag;`, numbers and value, as "
-                "plait/train/measures/measures.hpp has them");
+                "trainer.evaluate(data, size, measures...): this type is not a measure; a measure "
+                "must define `using concept_tag = plait::measure_tag;`, numbers and value; see "
+                "plait/train/measures/measures.hpp");
   if constexpr (measure<Measure>) {
     if constexpr (requires { Measure::needs_more_outputs_than; })
       check_outputs<Measure, Measure::needs_more_outputs_than, Outputs>();
@@ -43,19 +43,20 @@ consteval void check_measure() {
                  std::span<double> sums) { Measure::add(outputs, of_row, 1.0, sums); };
     static_assert(can_add,
                   "trainer.evaluate(data, size, measures...): this measure has no add for the "
-                  "targets of the job: `static void add(std::span<double const> outputs, "
+                  "targets of the job; declare `static void add(std::span<double const> outputs, "
                   "std::span<Target const> targets, double weight, std::span<double> sums)`, where "
-                  "Target is std::int32_t for classes and float or double for real numbers");
+                  "Target is std::int32_t for classes, and float or double for real numbers");
   }
 }
 
-/// Throws input_error, because a measure has written past the end of its `numbers` sums.
+/// Throws the input_error for a measure that has written past the end of its `numbers` sums.
 [[noreturn]] [[gnu::cold]] void refuse_write(std::string const& measure, std::size_t numbers);
 
 /// The sums of an evaluation of a data set over its batches: the terms of the loss, and the numbers
 /// of the measures. Each rank that has outputs of the model adds the rows of these outputs to its
 /// own sums. After the last batch, all ranks add up these sums with one all_reduce, whose size does
-/// not depend on the number of batches. For a mean loss and an accuracy it has 2 doubles.
+/// not depend on the number of batches. For a mean loss and an accuracy, this all_reduce has 2
+/// doubles.
 template <class Terms, class... Measures>
 class evaluation_sums {
   static_assert((check_measure<Measures, typename Terms::target, Terms::outputs()>(), ..., true));
@@ -76,8 +77,8 @@ class evaluation_sums {
     return out;
   }
 
-  /// Adds a row of a batch to the sums of each measure. A row of whose targets none counts is left
-  /// out.
+  /// Adds a row of a batch to the sums of each measure. A row without a target that contributes to
+  /// the loss is left out.
   ///
   /// Errors: the exceptions of the measures; input_error that names a measure if it writes past the
   ///         end of its sums.
@@ -119,8 +120,8 @@ class evaluation_sums {
     };
   }
 
-  /// Adds the terms of the loss of a batch. Each term in `loss` is a mean over as many targets or
-  /// rows as `label_count` says.
+  /// Adds the terms of the loss of a batch. Each term in `loss` is a mean over the number of
+  /// targets or rows in `label_count`.
   void add_loss(auto const& loss, auto const& label_count) {
     for (std::size_t i = 0; i < label_count_.size(); ++i) {
       losses_[i] += loss[static_cast<int>(i)] * label_count[i];
@@ -128,7 +129,8 @@ class evaluation_sums {
     }
   }
 
-  /// Returns the sums of all measures, one after the other. The caller has added all rows before.
+  /// Returns the sums of all measures, one after the other. The caller must have added all rows
+  /// before.
   [[nodiscard]] std::span<double> numbers() {
     double *to = sums_.data(), *from = added_.data();
     ((to = std::copy_n(from, Measures::numbers, to), from += Measures::numbers + guards), ...);

@@ -8,9 +8,9 @@
 namespace plait::execution {
 
 PLAIT_DECL void refuse_write(std::string const& measure, std::size_t numbers) {
-  throw input_error({"evaluate: the measure ", measure,
-                     " has written after the end of its numbers, of which it has ", numbers,
-                     "; let `numbers` be as many as its add writes to"});
+  throw input_error({"evaluate: the measure ", measure, " has written past the end of its ",
+                     numbers,
+                     " sums; set `numbers` to the number of sums that its add() writes to"});
 }
 
 }  // namespace plait::execution

@@ -19,11 +19,12 @@
 
 namespace plait::execution {
 
-/// Returns the index of the first label that counts and is not in [0, classes), or -1. A loss may
-/// ignore labels such as -100, and only its function `count` can tell which. So in a row of several
-/// labels this function replaces the label by a class: if `count` of the row is then not greater
-/// than before, the label counts. `counts_labels`: true if `count` returns a number of labels. If
-/// `count` returns a sum of weights, the function assumes that negative labels do not count.
+/// Returns the index of the first label that is not ignored and is not in [0, classes), or -1. A
+/// loss may ignore labels such as -100, and only the loss's function `count` can tell which. In a
+/// row of several labels, this function therefore replaces a label by a class: if `count` of the
+/// row does not increase, the label is not ignored. `counts_labels`: true if `count` returns a
+/// number of labels. If `count` returns a sum of weights, the function assumes that negative labels
+/// are ignored.
 ///
 /// Cost: reads the labels once, on the host, and calls `count` for rows with a label that is not a
 ///       class.
@@ -31,7 +32,7 @@ std::ptrdiff_t find_bad_label(std::span<std::int32_t const> labels, std::size_t 
                               std::size_t classes, bool counts_labels,
                               double (*count)(std::span<std::int32_t const>));
 
-/// A loss whose labels the trainer has to check, because it has a number of `classes` and its
+/// A loss whose labels the trainer has to check: the loss declares a number of `classes`, and its
 /// function `count` does not refuse labels outside [0, classes).
 template <class Loss>
 concept checks_labels = requires { Loss::classes; } && !requires {
@@ -48,16 +49,16 @@ template <class Memory>
                      in_microbatch / batch.samples, " of sample ",
                      batch.sample_numbers != nullptr ? batch.sample_numbers[place] : place,
                      (batch.sample_numbers != nullptr ? " of the data set" : " of the batch"),
-                     "; the loss has labels from 0 to ", classes - 1,
-                     ", and others only where its count leaves them out"});
+                     "; the loss takes labels from 0 to ", classes - 1,
+                     ", and other labels only if its count() ignores them"});
 }
 
 /// The terms of a job's loss: the losses after the model, and the terms that layers within the
-/// model add. The loss is the sum over the terms of weight * (sum of the term) / (count of the
-/// term), where sum and count are over the whole global batch. With 64 targets of which 3 do not
-/// count, the divisor is 61 on every rank and in every microbatch; a mean of the means of ranks or
-/// microbatches would be another number. Targets are on the host, so the counts are known before
-/// the first forward.
+/// model add. For each term, weight * sum / count is added to the loss, where `sum` is the sum of
+/// the term and `count` the number of its targets over the whole global batch. With 64 targets of
+/// which 3 are ignored, the divisor is 61 on every rank and in every microbatch. A mean of the
+/// means of ranks or microbatches would be another number. Targets are on the host, so the counts
+/// are known before the first forward.
 template <class Plan, class Element>
 struct loss_terms {
   static constexpr int count = Plan::loss_terms();
@@ -66,9 +67,9 @@ struct loss_terms {
       std::conditional_t<targets.kind == value_kind::tokens, std::int32_t, accumulate_t<Element>>;
 
   /// Returns the count of each term in the microbatches `first` to `end` - 1 of the batch of data
-  /// rank `rank` of `ranks`. For a loss, the count is the number of targets that count. For a term
-  /// of a layer within the model, it is the number of rows that have a sample. If the batch has
-  /// weights, it is the sum of the weights of these targets or rows.
+  /// rank `rank` of `ranks`. For a loss, the count is the number of targets that are not ignored.
+  /// For a term of a layer within the model, it is the number of rows that have a sample. If the
+  /// batch has weights, the count is the sum of the weights of these targets or rows.
   ///
   /// Errors: the exceptions of the losses' count; input_error for a bad label or a bad count.
   /// Cost:   reads the targets once for each loss, on the host.
@@ -104,7 +105,7 @@ struct loss_terms {
     return std::size_t(0);
   }();
 
-  /// Returns true if a row with these targets counts for one of the losses.
+  /// Returns true if a row with these targets contributes to at least one of the losses.
   static bool any_counts(std::span<target const> of_row) {
     bool any = false;
     for_each_term([&]<int Leaf, class Layer>(Layer*) {
@@ -113,8 +114,8 @@ struct loss_terms {
     return any;
   }
 
-  /// Returns the number of outputs of a row without padding: the number of classes, if the losses
-  /// have classes.
+  /// Returns the number of outputs of a row without padding. If the losses have classes, this is
+  /// the number of classes.
   static consteval std::size_t outputs() {
     std::size_t width = Plan::tree.leaves[Plan::leaf_count - 1].inputs[0].width;
     for_each_term([&]<int Leaf, class Layer>(Layer*) {
@@ -149,10 +150,10 @@ struct loss_terms {
       requires std::is_arithmetic_v<decltype(Loss::count(some))>;
     };
     static_assert(counts,
-                  "this loss has a count that cannot be called, or gives no number; write `static "
-                  "std::int64_t count(auto targets)`, or double where targets have weights: for "
-                  "plait::tokens and integers they are a std::span<std::int32_t const>, for reals "
-                  "one of float or double");
+                  "count of this loss cannot be called with the targets, or does not return a "
+                  "number; declare `static std::int64_t count(auto targets)`, which returns double "
+                  "if targets have weights. For plait::tokens and integers `targets` is a "
+                  "std::span<std::int32_t const>; for reals it is a span of float or double");
   }
 
   template <class Loss, class Memory, class Present>
@@ -176,7 +177,7 @@ struct loss_terms {
           Loss::count(std::span<target const>(all + from * targets.width, number * targets.width));
       if constexpr (std::is_floating_point_v<decltype(found)>) refuse_no_sum(double(found));
       else if (found < 0 || static_cast<std::size_t>(found) > number * targets.width)
-        throw input_error({"trainer: count of the loss says ", found, " of ",
+        throw input_error({"trainer: count of the loss returned ", found, " of ",
                            number * targets.width, " targets; it must be from 0 to their number"});
       return static_cast<double>(found);
     };
@@ -186,9 +187,9 @@ struct loss_terms {
     if constexpr (!ext::leaf_of<Loss>.takes_weights)
       if (batch.host_weights != nullptr)
         throw input_error(
-            "trainer: the data set has weights of samples, which the job's loss does not heed; let "
-            "its backward multiply by l.dy.at(row) and the loss say `static constexpr bool "
-            "takes_weights = true;`, or take weight() out of the data set");
+            "trainer: the data set has weights of samples, but the job's loss does not use them. "
+            "Multiply by l.dy.at(row) in the backward of the loss and declare `static constexpr "
+            "bool takes_weights = true;` in the loss, or remove weight() from the data set");
     double sum = 0;
     for (int m = first; m < end; ++m) {
       std::size_t const there = present(m), from = batch.rows() * static_cast<std::size_t>(m);
@@ -202,7 +203,7 @@ struct loss_terms {
   /// Throws input_error if `found` cannot be a sum of weights.
   static void refuse_no_sum(double found) {
     if (!(found >= 0) || !std::isfinite(found))
-      throw input_error({"trainer: count of the loss says ", std::to_string(found),
+      throw input_error({"trainer: count of the loss returned ", std::to_string(found),
                          "; a sum of weights of targets must be finite and not negative"});
   }
 

@@ -22,16 +22,16 @@ struct measure_tag {};
 
 /// The totals over all samples that an evaluation adds up in addition to the sums of the measures.
 struct evaluation_totals {
-  double loss = 0;    ///< the weighted mean over all targets that count
-  double labels = 0;  ///< the number of targets that count, or the sum of their weights
+  double loss = 0;    ///< the weighted mean over all targets that are not ignored
+  double labels = 0;  ///< the number of targets that are not ignored, or the sum of their weights
 };
 
 /// The direction in which the values of a measure improve.
 enum class better { lower, greater };
 
 /// A measure is a quantity that `trainer.evaluate(data, size, measures...)` computes from sums over
-/// the samples of a data set. For example, an accuracy has two sums, the rows whose class is right
-/// and all rows, and its value is their quotient.
+/// the samples of a data set. For example, an accuracy has two sums, the number of rows with the
+/// right class and the number of all rows. Its value is the quotient of the two.
 ///
 /// Syntax:  numbers: the number of sums of the measure, static constexpr; value(std::span<double
 ///          const> sums, evaluation_totals const&): the value of the measure, from the sums over
@@ -40,8 +40,8 @@ enum class better { lower, greater };
 ///          std::int32_t or of float or double, `sums` a std::span<double>. For
 ///          `checkpoint_options::best` it has name() -> std::string, static, and `static constexpr
 ///          plait::better is_better`.
-/// Meaning: Sums start at 0. For each row that counts, one rank calls add(), which writes only to
-///          `sums`. All ranks evaluate the same measures.
+/// Meaning: Sums start at 0. For each row that contributes to the loss, one rank calls add(), which
+///          writes only to `sums`. All ranks evaluate the same measures.
 template <class M>
 concept measure = std::same_as<typename M::concept_tag, measure_tag> &&
                   requires(M const& of, std::span<double const> sums) {
@@ -62,8 +62,8 @@ namespace detail {
 /// Ready-made measures.
 namespace measures {
 
-/// The mean loss of the data set. For a single batch, `evaluate` of the batch returns the same
-/// number.
+/// The mean loss of the data set. For a data set of a single batch, it equals the result of
+/// trainer.evaluate(batch).
 struct mean_loss {
   using concept_tag = measure_tag;
   static constexpr better is_better = better::lower;
@@ -89,8 +89,8 @@ struct perplexity {
 template <std::size_t Most>
 struct top {
   static_assert(Most > 0,
-                "top<Most>: a row counts as right if its class is among the Most greatest outputs; "
-                "write at least 1 for Most");
+                "top<Most>: Most is 0, but a row is right if its class is among the Most greatest "
+                "outputs; set Most to at least 1");
   using concept_tag = measure_tag;
   static constexpr better is_better = better::greater;
   static std::string name() { return Most == 1 ? "accuracy" : ext::concat({"top_", Most}); }
@@ -122,8 +122,9 @@ struct confusion_matrix {
   static void add(std::span<double const> outputs, std::span<std::int32_t const> label,
                   double weight, std::span<double> sums) {
     if (outputs.size() != Classes)
-      throw input_error({"measures::confusion_matrix: it has ", Classes, " classes, the model ",
-                         outputs.size(), " outputs; make the two numbers equal"});
+      throw input_error({"measures::confusion_matrix: it has ", Classes,
+                         " classes, but the model has ", outputs.size(),
+                         " outputs; set Classes to the number of outputs"});
     auto const taken_for = static_cast<std::size_t>(
         std::max_element(outputs.begin(), outputs.end()) - outputs.begin());
     auto const mine = detail::class_of(label, Classes, "measures::confusion_matrix");
@@ -144,7 +145,7 @@ struct confusion_matrix {
   }
 };
 
-/// The mean of |output - target| over all targets that count.
+/// The mean of |output - target| over all targets that are not NaN.
 struct mean_absolute_error {
   using concept_tag = measure_tag;
   static constexpr better is_better = better::lower;
@@ -156,7 +157,7 @@ struct mean_absolute_error {
     if (outputs.size() != targets.size())
       throw input_error({"measures::mean_absolute_error: the model has ", outputs.size(),
                          " outputs for ", targets.size(),
-                         " targets of a row; make the two numbers equal"});
+                         " targets of a row; the two numbers must be equal"});
     for (std::size_t c = 0; c < targets.size(); ++c) {
       if (std::isnan(targets[c])) continue;
       sums[0] += weight * std::abs(outputs[c] - static_cast<double>(targets[c]));

@@ -29,8 +29,8 @@ class summed_numbers {
   static constexpr std::size_t listed = slices * terms;
 
  public:
-  /// `now` and `list` are in the device's memory: the numbers of a step, and the list of the
-  /// slices.
+  /// `now` (the numbers of a step) and `list` (the list of the slices' numbers) are in the device's
+  /// memory.
   [[gnu::cold]] summed_numbers(Numbers* now, double* list) : now_(now), list_(list) {
     if constexpr (slices > 0) {
       sums_ = slice_tree(Plan::slices).sums_of_slices();
@@ -38,7 +38,8 @@ class summed_numbers {
     }
   }
 
-  /// Counts the targets of this rank's batch, and uploads `now` with these counts, and the list.
+  /// Counts the targets of this rank's batch, stores the counts in `now`, and uploads `now` and the
+  /// list to the device.
   template <class Rank, class Batch>
   void upload(Rank& rank, Batch const& batch, Numbers& now) {
     auto const [mine, ranks] = block_of(Plan::samples, rank.grid(), rank.coordinates());
@@ -68,13 +69,14 @@ class summed_numbers {
     if constexpr (slices == 0) return now_->loss.data();
     else return list_ + listed;
   }
-  /// The distance, in numbers, from the losses of one microbatch to the losses of the next. Only
-  /// with slices does each microbatch have its own losses.
+  /// The distance in memory, in numbers, from the losses of one microbatch to the losses of the
+  /// next microbatch. It is 0 without slices, because all microbatches then share the same losses.
   static constexpr int loss_stride = slices == 0 ? 0 : int(terms);
   /// The number of losses: one for each term, and with slices for each term of each slice.
   static constexpr std::size_t losses = slices == 0 ? terms : listed;
 
-  /// Adds up the counts of the slices, or their losses, after the ranks have summed up the list.
+  /// Adds up the counts of all slices, or the losses of all slices, after the ranks have summed up
+  /// the list.
   template <class Queue>
   void total_counted(Queue const& queue) const {
     if constexpr (slices > 0) total(queue, label_count(), now_->label_count.data());

@@ -62,10 +62,11 @@ struct adamw {
   /// Returns the settings. Trainers check their ranges and require that they are equal on all
   /// ranks.
   [[nodiscard]] std::array<setting, 5> settings() const;
-  /// Returns the numbers that change from update to update. `age`: the number of earlier updates of
-  /// the optimizer's states.
+  /// Returns the numbers that change from update to update, for the next update. `age`: the number
+  /// of updates that the optimizer's states have had so far.
   [[nodiscard]] numbers numbers_of(std::int64_t age, double rate_factor) const;
-  /// Enqueues one update of all parameters of an arena; `now` is in the device's memory.
+  /// Enqueues one update of all parameters of an arena. `now`: the result of numbers_of, in the
+  /// device's memory.
   template <class Queue, class Arena>
   void update(Queue queue, Arena const& of, numbers const* now) const {
     queue.adamw(of, ext::adamw_constants{beta1, beta2, epsilon, weight_decay}, now);
@@ -80,7 +81,7 @@ struct sgd {
   using concept_tag = optimizer_tag;
   using numbers = ext::sgd_numbers;
   static constexpr int states = 1;
-  /// \see adamw::state_names
+  /// The name of the state in checkpoints.
   static constexpr std::array<char const*, 1> state_names{"momentum_buffer"};
 
   double learning_rate = 1e-2;
@@ -88,13 +89,13 @@ struct sgd {
   double weight_decay = 0;
   bool (*decays)(parameter_description const&) = decay_all;
 
-  /// \see adamw::settings
+  /// Returns the settings; see adamw::settings.
   [[nodiscard]] std::array<setting, 3> settings() const;
-  /// \see adamw::numbers_of
+  /// Returns the numbers that change from update to update; see adamw::numbers_of.
   [[nodiscard]] numbers numbers_of(std::int64_t, double rate_factor) const {
     return {learning_rate * rate_factor};
   }
-  /// \see adamw::update
+  /// Enqueues one update of all parameters of an arena; see adamw::update.
   template <class Queue, class Arena>
   void update(Queue queue, Arena const& of, numbers const* now) const {
     queue.sgd(of, ext::sgd_constants{momentum, weight_decay}, now);
@@ -106,11 +107,11 @@ struct sgd {
 namespace plait::ext {
 
 /// An optimizer updates weights from their gradients. One call of update() updates all weights of
-/// an arena; their states have the same age.
+/// an arena, whose states all have the same age.
 ///
 /// Syntax:  the members of `adamw`. `numbers` is a trivially copyable struct of at most 8 numbers,
-///          among them `learning_rate`, which reports contain. settings() may be missing, and so
-///          may `state_names`: then checkpoints have `state_0`, ...
+///          among them `learning_rate`, which reports contain. settings() and `state_names` are
+///          optional; without `state_names`, the states in checkpoints are named `state_0`, ...
 /// Meaning: numbers_of(age, rate) returns the numbers for the next update of states that have had
 ///          `age` updates. The age is the number of the step, unless states have been reset.
 ///          update() changes nothing if `*of.gradient_scale` is NaN. It multiplies the learning

@@ -11,29 +11,31 @@
 
 namespace plait {
 
-/// A group of parameters whose learning rate and weight decay have factors of their own: all
-/// parameters whose full name, such as "h.3.attn.c_attn.weight", matches the pattern.
+/// A group of parameters whose learning rate and weight decay are multiplied by the group's
+/// factors. The group consists of all parameters whose full name, such as "h.3.attn.c_attn.weight",
+/// matches the pattern.
 struct parameter_group {
-  std::string pattern;  ///< a star matches any number of characters: "h.*.attn.*", "*.bias"
-  double rate = 1;      ///< the factor of the learning rate
-  double decay = 1;  ///< the factor of the weight decay, if the optimizer's `decays` returns true
+  std::string pattern;  ///< a star matches any number of characters, as in "h.*.attn.*" or "*.bias"
+  double rate = 1;      ///< the factor by which the learning rate is multiplied
+  double decay = 1;     ///< the factor by which the weight decay is multiplied, if the optimizer's
+                        ///< `decays` returns true
 };
 
 }  // namespace plait
 
 namespace plait::execution {
 
-/// The factors of a parameter's learning rate and weight decay.
+/// The factors by which a parameter's learning rate and weight decay are multiplied.
 struct update_factors {
   double rate = 1, decay = 1;
 };
 
-/// Returns the first group that matches a parameter, or null.
+/// Returns the first group that matches a parameter; null if no group matches.
 [[gnu::cold]] parameter_group const* first_match(std::vector<parameter_group> const& groups,
                                                  std::string_view name);
 
-/// Returns the factors of a parameter. They are the factors of the first group that matches the
-/// parameter, or 1 if no group does. The factor of the decay is 0 if the optimizer's function
+/// Returns the factors of a parameter. These are the factors of the first group that matches the
+/// parameter, or 1 if no group matches. The factor of the decay is 0 if the optimizer's function
 /// `decays` excludes the parameter.
 template <class Decays>
 [[gnu::cold]] update_factors factors_of(parameter_description const& what, Decays const& decays,

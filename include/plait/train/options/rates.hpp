@@ -17,8 +17,8 @@
 
 namespace plait::detail {
 
-/// The base class of factors that fall from 1 to a final fraction at step `total`, and then stay
-/// constant.
+/// The base class of schedules whose factor falls from 1 to a final fraction at step `total`, and
+/// then stays constant.
 class falling_rate {
  public:
   [[nodiscard]] std::int64_t total() const { return total_; }
@@ -26,7 +26,8 @@ class falling_rate {
  protected:
   falling_rate(std::string const& name, std::int64_t total, double final_fraction);
   [[nodiscard]] double final_fraction() const { return final_; }
-  /// Returns the completed fraction, from 0 to 1, of a fall that begins at step `first`.
+  /// Returns the fraction, from 0 to 1, of the fall that is completed at step `at`, if the fall
+  /// begins at step `first`.
   [[nodiscard]] double done(std::int64_t at, std::int64_t first) const {
     return std::min(1.0, static_cast<double>(at - first) / static_cast<double>(total_ - first));
   }
@@ -73,14 +74,14 @@ class linear : public detail::falling_rate {
   /// Errors: the errors of cosine.
   explicit linear(std::int64_t total, double final_fraction = 0)
       : falling_rate("rates::linear", total, final_fraction) {}
-  /// \see cosine::operator()
+  /// Returns the factor at step `at`. `first`: the step at which the fall begins.
   double operator()(std::int64_t at, std::int64_t first = 0) const {
     return 1 + (final_fraction() - 1) * done(at, first);
   }
 };
 
-/// A factor that begins at 1 and is multiplied by `factor` after each `every` steps: `step(30,
-/// 0.1)` is 0.1 from step 30 on and 0.01 from step 60 on.
+/// Begins at 1 and is multiplied by `factor` after every `every` steps: `step(30, 0.1)` returns 0.1
+/// from step 30 on and 0.01 from step 60 on.
 ///
 /// Source: PyTorch's StepLR.
 class step {
@@ -118,8 +119,8 @@ class one_cycle {
 };
 
 /// Rises linearly over `steps` steps to the first factor of `then`, and follows `then` from step
-/// `steps` on. Step 0 has 1 / `steps` of that factor and not 0, so that step 0 trains, too. With
-/// `steps` 0 there is no rise.
+/// `steps` on. In step 0 the factor is 1 / `steps` of that first factor and not 0, so that step 0
+/// trains, too. With `steps` 0 there is no rise.
 ///
 /// `then` is called with the step since the start of training. A `cosine` or `linear` falls from
 /// the end of the rise to its own `total`. Other functions, such as a `step`, another `warm_up` or
@@ -138,7 +139,7 @@ class warm_up {
           ext::concat({"rates::warm_up(", steps, ", then): the total of then"}),
           static_cast<double>(then_.total()),
           {static_cast<double>(steps) + 1, number_ranges::infinite,
-           "more than the steps of the rise, as it counts from the start of training"});
+           "more than the steps of the rise, because it counts from the start of training"});
   }
   double operator()(std::int64_t at) const {
     if (at >= steps_) return after(at);
@@ -159,7 +160,7 @@ class warm_up {
 
 namespace plait::execution {
 
-/// Returns the factor of the learning rate at a step; 1 if `rate` is empty.
+/// Returns the factor by which the learning rate is multiplied at a step; 1 if `rate` is empty.
 ///
 /// Errors: input_error if the factor is negative or not finite, or if it is above 1 and `allowed`
 ///         is false.

@@ -58,14 +58,13 @@ namespace plait::execution {
 [[noreturn]] PLAIT_DECL void refuse_factor(double factor, std::int64_t step) {
   char number[32];
   std::snprintf(number, sizeof number, "%.6g", factor);
-  auto const text = concat({"trainer_options::rate gives ", number, " at step ", step, "; "});
+  auto const text = concat({"trainer_options::rate returned ", number, " at step ", step, "; "});
   if (!(factor > 1) || std::isinf(factor))
-    throw input_error({text, "the factor of the learning rate must be a finite number from 0 on"});
-  throw input_error(
-      {text,
-       "it is not a learning rate but the factor that the optimizer's learning_rate is "
-       "multiplied by: give the greatest rate to the optimizer and let the factor be "
-       "from 0 to 1, or write .rate_above_1 = true"});
+    throw input_error({text, "the factor of the learning rate must be finite and not negative"});
+  throw input_error({text,
+                     "this is not a learning rate but the factor by which the optimizer's "
+                     "learning_rate is multiplied. Set the optimizer's learning_rate to the "
+                     "greatest rate and return factors from 0 to 1, or set .rate_above_1 = true"});
 }
 
 PLAIT_DECL double rate_at(std::function<double(std::int64_t)> const& rate, std::int64_t step,

@@ -13,13 +13,13 @@
 
 namespace plait {
 
-/// The exception for training that has ended after a whole step because a process of the job got
-/// SIGINT, SIGTERM or SIGUSR1. Every rank throws it after the same step.
+/// The exception that ends training after a complete step because a process of the job got SIGINT,
+/// SIGTERM or SIGUSR1. Every rank throws it after the same step.
 struct stopped_by_signal : job_ended {
   [[gnu::cold]] stopped_by_signal(int number, std::int64_t after);
 
   int signal;
-  std::int64_t step;  ///< the last completed step, counted from 0; -1: none
+  std::int64_t step;  ///< the last completed step, counted from 0; -1 if no step was completed
 
   /// Returns the exit code that shells expect from a program that a signal has ended: 130 for
   /// SIGINT, 143 for SIGTERM, 138 for SIGUSR1.
@@ -33,9 +33,9 @@ enum class early_warning : int { none = 0, sigusr1 = SIGUSR1 };
 /// ranks end after the same step and can save their state. It takes effect with the first step of a
 /// trainer that has it as `trainer_options{.stop = &stop}`; before that, signals end the program as
 /// usual. A second signal of the same kind always ends the program. After a signal, a wait for
-/// other processes ends with the exception `wait_stopped_by_signal`. It ends at once while
-/// processes meet over Gloo. Within a step it ends two seconds after the signal, or after twice the
-/// longest wait within a step so far. With MPI the whole process ends instead. With
+/// other processes ends with the exception `wait_stopped_by_signal`. A wait in which processes meet
+/// over Gloo ends at once. A wait within a step ends two seconds after the signal, or after twice
+/// the longest wait within a step so far. With MPI the whole process ends instead. With
 /// early_warning::sigusr1 the guard delays SIGUSR1, too.
 ///
 /// Errors:  input_error if the program has such a guard already, or if a handler cannot be
@@ -62,7 +62,8 @@ class stop_on_signals {
   ~stop_on_signals();
 
   /// Returns the first signal that has arrived; 0: none. After the first call of this function, the
-  /// first signal of each kind no longer ends the program, so the caller has to call it regularly.
+  /// first signal of each kind no longer ends the program, so the program has to call this function
+  /// regularly.
   [[nodiscard]] int received() const;
 
  private:
@@ -79,10 +80,10 @@ class stop_on_signals {
 
 namespace execution {
 
-/// Returns the summand by which a rank that got `signal` votes to stop. The ranks sum these
-/// numbers, and agreed_signal() returns the signal that the sum means, or 0. One SIGTERM outweighs
-/// all other signals, and one SIGUSR1 all SIGINTs, on up to 32767 ranks: with SIGINT on 3 ranks and
-/// SIGTERM on one, the sum is 2^30 + 3, which means SIGTERM.
+/// Returns the number by which a rank that got `signal` votes to stop. The ranks add these numbers
+/// up, and agreed_signal() returns the signal that the sum stands for, or 0. One SIGTERM outweighs
+/// all other signals, and one SIGUSR1 outweighs all SIGINTs, on up to 32767 ranks: with SIGINT on 3
+/// ranks and SIGTERM on one, the sum is 2^30 + 3, which means SIGTERM.
 constexpr double stop_summand(int signal) {
   return signal == 0 ? 0 : signal == SIGINT ? 1 : signal == SIGUSR1 ? 32768.0 : 1073741824.0;
 }

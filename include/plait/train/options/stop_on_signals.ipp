@@ -18,7 +18,8 @@ PLAIT_DECL stopped_by_signal::stopped_by_signal(int number, std::int64_t after)
 PLAIT_DECL stop_on_signals::stop_on_signals(early_warning also)
     : count_(also == early_warning::none ? 2 : 3) {
   if (exists().exchange(true))
-    throw input_error("stop_on_signals: there is one already; make one for the whole program");
+    throw input_error(
+        "stop_on_signals: the program already has one; make only one for the whole program");
   detail::caught_signal::number() = 0;
   is_asked() = false;
   for (std::size_t i = 0; i < count_; ++i) {

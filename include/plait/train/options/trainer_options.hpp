@@ -15,29 +15,32 @@ namespace plait {
 /// The options of a trainer, except its optimizer.
 struct trainer_options {
   /// The ways to deal with a step whose loss is not finite, or whose gradient norm is not finite if
-  /// the step computes it. All ranks decide alike, because both numbers are sums over all ranks.
+  /// the step computes it. All ranks decide in the same way, because both numbers are sums over all
+  /// ranks.
   enum class not_finite : int {
     stop,     ///< the job ends with not_finite_error, and the update is left out
     skip,     ///< the update is left out and counted as skipped; training continues with the next
               ///< batch
-    train_on  ///< the update uses these gradients, unless `clip` is set and their norm is not
-              ///< finite
+    train_on  ///< the update uses the gradients of this step, unless `clip` is set and their norm
+              ///< is not finite
   };
 
   std::uint64_t seed = 0;
   /// The greatest norm of the gradients. Gradients with a greater norm are scaled down to this
   /// norm. 0: no clipping.
   double clip = 0;
-  /// The factor of the learning rate at a step, counted from 0: one of `plait::rates`, or your own
-  /// function; without a function the factor is 1. The factor must depend only on the step and be
-  /// equal on all ranks, which compare it at steps 0, 1, 2, 4, ... 2^20.
+  /// A function that returns the factor by which the learning rate is multiplied at a step, counted
+  /// from 0: one of `plait::rates`, or your own function. Without a function the factor is 1. The
+  /// factor must depend only on the step and be equal on all ranks, which compare it at steps 0, 1,
+  /// 2, 4, ... 2^20.
   std::function<double(std::int64_t)> rate{};
-  /// Allows factors above 1. Otherwise a factor above 1 is an error, because most such factors are
-  /// absolute learning rates by mistake.
+  /// Allows factors above 1. Otherwise a factor above 1 is an error, because such a factor is
+  /// usually an absolute learning rate by mistake.
   bool rate_above_1 = false;
   /// Groups of parameters with other learning rates or weight decay, by name. The first group that
-  /// matches a parameter counts; parameters that no group matches have factors of 1. A group that
-  /// matches no parameter of the model, or only parameters of earlier groups, is an error.
+  /// matches a parameter sets the factors of the parameter; parameters that no group matches have
+  /// factors of 1. A group that matches no parameter of the model, or only parameters of earlier
+  /// groups, is an error.
   std::vector<parameter_group> groups{};
   /// Keeps exponential moving averages of the weights, for `trainer_on::with_ema`: after each
   /// update average = `average` * average + (1 - `average`) * weight. 0 keeps none, 0.999 is usual.
@@ -46,7 +49,8 @@ struct trainer_options {
   /// graphs).
   bool replay = false;
   /// The way to deal with a step that is not finite. With `skip` each step computes the norm of the
-  /// gradients, as with `clip`: set `gradient_norm` in a workload. This adds no wait of the host.
+  /// gradients, as with `clip`; for estimates, set `gradient_norm` in a workload. The host waits no
+  /// longer because of this.
   not_finite on_not_finite = not_finite::stop;
   /// The guard that ends the job after the step in which a signal arrives at one of its processes,
   /// see `trainer_on::on_stop`; null: signals have their usual effect. The guard outlives the
@@ -61,10 +65,12 @@ struct trainer_options {
 ///     if (rank.is_root())
 ///       std::printf("step %ld  loss %.4f\n", long(report.step), report.loss);
 struct step_report {
-  std::int64_t step = 0;     ///< number of the step, counted from 0
-  double loss = 0;           ///< the loss of the global batch, before the update
-  double labels = 0;         ///< targets that count for the first loss, or the sum of their weights
-  double learning_rate = 0;  ///< the rate of this step, multiplied by its factor
+  std::int64_t step = 0;  ///< number of the step, counted from 0
+  double loss = 0;        ///< the loss of the global batch, before the update
+  double labels =
+      0;  ///< number of targets that the first loss does not ignore, or the sum of their weights
+  double learning_rate =
+      0;  ///< the learning rate of this step, already multiplied by the factor of `rate`
   double gradient_norm = 0;  ///< the norm before clipping; 0 if the trainer neither clips nor skips
 
   /// The weighted terms whose sum is the loss: one number for each loss, and for each layer within

@@ -22,7 +22,8 @@ namespace plait::execution {
 /// The hash of the values that a rank has imported for a parameter.
 struct imported_values {
   static constexpr std::uint64_t absent = 0;  ///< the rank has no such parameter
-  static constexpr std::uint64_t kept = 1;    ///< the source has left the parameter unchanged
+  static constexpr std::uint64_t kept =
+      1;  ///< the source has returned false, so the parameter stays unchanged
 
   /// The part of a parameter that a rank imports: all of it, or the block that the rank holds.
   enum extent { whole, blocks };
@@ -37,10 +38,10 @@ struct imported_values {
   }
 };
 
-/// Requires that the ranks have imported the same values of a parameter. `all`: the hashes of some
-/// parameters on all ranks; `index`: the index of this parameter's hash among a rank's hashes.
-/// `is_same(one, other)`: returns true if two ranks import the same elements of the parameter, so
-/// that their hashes must be equal.
+/// Checks that the ranks have imported the same values for a parameter. `all`: the hashes of some
+/// parameters on all ranks; `index`: the index of this parameter's hash among the hashes of one
+/// rank. `is_same(one, other)`: returns true if two ranks import the same elements of the
+/// parameter, so that their hashes must be equal.
 ///
 /// Errors: input_error if two ranks that have the parameter differ.
 template <class IsSame>
@@ -64,14 +65,14 @@ template <class IsSame>
       if (one_kept || (same && hash(first) != hash(at)))
         throw input_error({trainer, ": import_parameters: the ranks differ in the values of ",
                            in_quotes(name), ": ", said(first), ", ", said(at),
-                           "; the source gives the same whole values on every rank"});
+                           "; the source must return the same whole values on every rank"});
       if (same) break;  // rank `first` has been compared with all earlier ranks
     }
 }
 
-/// Requires that all ranks that have a parameter have imported the same values for it. Returns a
-/// list with an entry for each parameter of the model: 1 if the parameter has been imported, and 0
-/// otherwise. All ranks get the same list.
+/// Checks, for each parameter, that all ranks that have the parameter have imported the same
+/// values. Returns a list with an entry for each parameter of the model: 1 if the parameter has
+/// been imported, and 0 otherwise. All ranks get the same list.
 ///
 /// Errors: input_error that names the first parameter that differs, on all ranks.
 template <class Plan>

@@ -36,7 +36,7 @@ struct training_arenas {
 };
 
 /// The element types of a job: the type of activations, the type of the parameters that the
-/// optimizer updates, and the type of the gradients; see parallel.
+/// optimizer updates, and the type of the gradients; see `parallel`.
 template <class Element, class ParameterElement, class GradientElement>
 struct element_types {
   using element = Element;
@@ -62,10 +62,10 @@ template <class Plan, class Rank>
 /// arenas. Each parameter has one offset in the layout of the stage, and three placements of the
 /// plan decide which of its elements the rank has in which arena: the kept placement for
 /// parameters, the summed placement for gradients and the owned placement for states. On 4 data
-/// ranks without `zero`, each rank has all elements in all arenas. Under `zero<1>` a rank has a
-/// quarter of the states, under `zero<2>` also of the gradients, and under `zero<3>` also of the
-/// parameters. With `precision<bfloat16, float>` layers see copies, in an arena of their own. The
-/// arenas outlive the store.
+/// ranks without `zero`, each rank has all elements in all arenas. Under `zero<1>` a rank has only
+/// a quarter of the states, under `zero<2>` also only a quarter of the gradients, and under
+/// `zero<3>` also only a quarter of the parameters. With `precision<bfloat16, float>` layers see
+/// copies of the parameters, which have their own arena. The arenas outlive the store.
 ///
 /// `Elements`: element_types of the job.
 /// Errors:  out_of_memory with the memory that the plan needs.
@@ -86,15 +86,15 @@ class parameter_store {
   [[gnu::cold]] parameter_store(Rank& rank, plan_facts const& plan, placed_parameters placed,
                                 training_arenas<Rank>& arenas, int states, bool has_averages);
 
-  /// Fills in the start weights, which depend on `seed` but not on the plan.
+  /// Fills the arenas with the start weights, which depend on `seed` but not on the plan.
   [[gnu::cold]] void start(std::uint64_t seed);
 
   /// Takes over parameters, gradients and states, but not averages, from the arenas `held` of an
   /// earlier generation of an elastic job. `local`: the blocks of the same parameters in these
-  /// arenas; `owned_count`: the number of elements of each state of the optimizer there.
+  /// arenas; `owned_count`: the number of elements of each state of the optimizer in these arenas.
   [[gnu::cold]] void take(training_arenas<Rank> const& held,
                           lean_vector<parameter_block> const& local, std::size_t owned_count);
-  /// Takes over the averages from the arenas `held`; `local` is as for take().
+  /// Takes over the averages from the arenas `held`; `local` has the same meaning as in take().
   [[gnu::cold]] void take_averages(training_arenas<Rank> const& held,
                                    lean_vector<parameter_block> const& local);
 
@@ -118,8 +118,9 @@ class parameter_store {
   [[nodiscard]] gradient_element* gradients() const {
     return reinterpret_cast<gradient_element*>(arenas_.gradients.data());
   }
-  /// Returns the parameters of `block` that the optimizer updates; the next two functions return
-  /// their states, and their copies for layers or null.
+  /// Returns the parameters of `block` that the optimizer updates. The next two functions return
+  /// the states of these parameters, and the copies of these parameters that layers see (null if
+  /// there are no copies).
   [[nodiscard]] parameter_element* parameters_of(owned_block const& block) const {
     return parameters() + place_of(block);
   }
@@ -159,7 +160,7 @@ class parameter_store {
                     number_of_block(rules().kept, rank_.grid(), rank_.coordinates()));
   }
   /// Calls action(elements, offset) for this rank's block of each bucket of which the rank keeps
-  /// only a block. `elements`: the range of the block in the layout; `offset`: the offset of the
+  /// only a block. `elements`: the range of the block in the layout. `offset`: the offset of the
   /// block in the arena that layers see.
   [[gnu::cold]] void for_each_kept_block(
       function_reference<void(element_range const&, std::size_t)> action) const;
@@ -179,7 +180,8 @@ class parameter_store {
   /// Allocates memory whose size does not depend on the batch.
   [[gnu::cold]] arena allocate(std::size_t bytes);
 
-  /// Returns the bytes of the arenas, and of the memory that the rank has allocated for sums.
+  /// Returns the number of bytes of the arenas, and of the memory that the rank has allocated for
+  /// sums.
   [[nodiscard]] memory_need allocated() const;
 
  private:
@@ -217,7 +219,7 @@ class parameter_store {
   }
 
   /// Copies the elements of the parameter `where` from offset `from` of the arena `held` to the
-  /// arena `to`, at the offset that the layout gives plus `distance` elements.
+  /// arena `to`. The offset in `to` is the offset in the layout plus `distance` elements.
   template <class Element>
   void copy(arena const& held, std::size_t from, arena const& to, parameter_block const& where,
             std::size_t distance = 0) const;
@@ -261,8 +263,7 @@ parameter_store<Elements, Rank>::parameter_store(Rank& rank, plan_facts const& p
 template <class Elements, class Rank>
 void parameter_store<Elements, Rank>::start(std::uint64_t seed) {
   clear();
-  // The share of each rank in the machine's processors, if all ranks of the job run on this
-  // machine.
+  // The number of processors for each rank, if all ranks of the job run on this machine.
   std::size_t const threads =
       std::max(1u, std::thread::hardware_concurrency() / static_cast<unsigned>(rank_.world_size()));
   std::vector<parameter_element> block;
@@ -316,7 +317,8 @@ auto parameter_store<Elements, Rank>::import_from(Source source) -> lean_vector<
     else if (!source(parameter.name, info.unpadded(), whole)) continue;
     if (auto const problem = not_finite<parameter_element>(parameter.name, values);
         !problem.empty())
-      throw input_error({"import_parameters: ", problem, "; correct the source of the values"});
+      throw input_error({"import_parameters: ", problem,
+                         "; correct the function or file that the values come from"});
     if (is_whole(parameter)) {
       set(parameter, values);
     } else {
@@ -339,8 +341,9 @@ auto parameter_store<Elements, Rank>::import_blocks(state_source& source)
     if (!source.contains(parameter.name)) continue;
     read_block(source, parameter, block);
     if (auto const problem = not_finite<parameter_element>(parameter.name, block); !problem.empty())
-      throw input_error({"import_parameters: ", problem,
-                         " in this rank's block; correct the source of the values"});
+      throw input_error(
+          {"import_parameters: ", problem,
+           " in this rank's block; correct the function or file that the values come from"});
     set(parameter, block);
     out.back().read(block);
   }

@@ -24,13 +24,14 @@ struct saved_tensor {
   parameter_info info{};
 };
 
-/// A rectangle of a parameter that a rank saves. The place in `where` is the offset in the copy
-/// that saved_state::copy() makes.
+/// A rectangle of a parameter that a rank saves. The offset in `where` is the rectangle's offset in
+/// the copy that saved_state::copy() makes.
 struct saved_rectangle {
   std::string name;  ///< the name of the parameter
   parameter_info info{};
   parameter_rectangle where{};
-  bool is_alone = false;  ///< frozen or a buffer: it has no optimizer state and no average
+  bool is_alone = false;  ///< true for a frozen parameter or a buffer, which has no optimizer state
+                          ///< and no average
 };
 
 /// The first step of a resumed run, and the batch of this step: step `step` takes batch `batch`,
@@ -41,10 +42,11 @@ struct run_origin {
   std::uint64_t batch = 0;
 };
 
-/// The generation of an elastic job to which a trainer belongs. Without an id the ranks of the job
-/// do not change.
+/// The generation of an elastic job to which a trainer belongs. If the id is empty, the job is not
+/// elastic: its ranks never change.
 struct job_generation {
-  std::string job_id{};  ///< a new identifier for each start of the job
+  std::string job_id{};  ///< an identifier that is new for each start of the job; empty if the job
+                         ///< is not elastic
   std::int64_t number = 0;
 };
 
@@ -56,12 +58,12 @@ class state_source {
   state_source& operator=(state_source const&) = delete;
   virtual ~state_source() = default;
 
-  /// Returns true if the source has a tensor with this name. If it lacks a parameter,
-  /// import_parameters keeps the present values. If it lacks a tensor of another kind, such as an
-  /// optimizer state, the tensor is reset.
+  /// Returns true if the source has a tensor with this name. If the source lacks a parameter,
+  /// import_parameters keeps the present values. If the source lacks a tensor of another kind, such
+  /// as an optimizer state, the tensor is reset.
   [[nodiscard]] virtual bool contains(std::string_view name) const;
-  /// Returns the number of updates that the optimizer's states of a parameter have had; nullopt:
-  /// the number of steps of the run.
+  /// Returns the number of updates that the optimizer's states of a parameter have had; nullopt
+  /// means the number of steps of the run.
   [[nodiscard]] virtual std::optional<std::int64_t> age(std::string_view name) const;
   /// Fills `out` with the elements of a rectangle of tensor `name`, row by row, in the element type
   /// of the state that is restored.
@@ -74,7 +76,7 @@ class state_source {
 namespace plait::detail {
 
 /// The name of the setting that identifies the hardware and the library of the first rank
-/// (device::kind). The last bits of results depend on them.
+/// (device::kind), on which the last bits of results depend.
 inline constexpr char const* kind_setting = "kind";
 
 }  // namespace plait::detail
@@ -83,9 +85,9 @@ namespace plait {
 
 /// The interface through which checkpoints save and restore the state of any trainer. The state
 /// consists of the parameters in the optimizer's type and, for each trained parameter, of the
-/// optimizer's states and the average, if there are any. Each of these is a kind of tensor, named
-/// by the suffix of its tensors: with AdamW, the tensors of parameter `wte.weight` are `wte.weight`
-/// (kind ""), `wte.weight.exp_avg` and `wte.weight.exp_avg_sq`.
+/// optimizer's states and the average, if there are any. Each of these is a kind of tensor and is
+/// identified by the suffix of its tensors' names: with AdamW, the tensors of parameter
+/// `wte.weight` are `wte.weight` (kind ""), `wte.weight.exp_avg` and `wte.weight.exp_avg_sq`.
 ///
 /// The ranks of a job together save each element of each kind once. Ranks that hold the same
 /// elements divide the elements among themselves, so that each of 4 data ranks writes a quarter. A
@@ -103,15 +105,16 @@ class saved_state {
 
   [[nodiscard]] virtual int rank() const = 0;
   [[nodiscard]] virtual int world_size() const = 0;
-  /// Returns up to `most_numbers` numbers of each rank, the numbers of rank r at [r]. Collective.
+  /// Sends up to `most_numbers` numbers of this rank to all ranks and returns the numbers of all
+  /// ranks; [r] has the numbers of rank r. All ranks call this function.
   ///
   /// Moves: the all_reduce by which ranks compare numbers that must be equal.
   [[nodiscard]] virtual std::vector<std::vector<std::uint64_t>> of_all_ranks(
       std::vector<std::uint64_t> numbers) const = 0;
 
   /// Returns the names and values of the settings that a resumed run must have in common with the
-  /// saved run, to continue as if it had not been interrupted. The number of ranks and the policies
-  /// are not among them.
+  /// saved run, so that it continues as if the run had not been interrupted. The number of ranks
+  /// and the policies are not among these settings.
   [[nodiscard]] virtual std::vector<std::pair<std::string, std::string>> settings() const = 0;
   /// Returns the tensors of all kinds for the whole model.
   [[nodiscard]] virtual std::vector<ext::saved_tensor> tensors() const = 0;
@@ -131,29 +134,29 @@ class saved_state {
   /// Restores the tensors of a kind. The caller restores the parameters first. If the source lacks
   /// a tensor of another kind, the tensor is reset, as if training began with the present
   /// parameters: the optimizer's states become zeros, and averages become the parameters. The
-  /// optimizer's states of a parameter belong together: if the source lacks one, all of them are
-  /// reset.
+  /// optimizer's states of a parameter belong together: if the source lacks one of them, all of
+  /// them are reset.
   ///
   /// Errors: the exceptions of the source; the trainer cannot be used afterwards.
   virtual void restore(std::size_t kind, ext::state_source& from) = 0;
-  /// Restores the ages of the optimizer's states, after go_on_at: the ages of the source, and 0 for
-  /// states that restore() has reset. All ranks call it.
+  /// Restores the ages of the optimizer's states: the ages in the source, and 0 for states that
+  /// restore() has reset. All ranks call this function after go_on_at.
   virtual void restore_ages(ext::state_source const& from) = 0;
-  /// Returns the parameters whose optimizer states have had a number of updates that differs from
-  /// the number of steps, with the number of updates. All ranks return the same.
+  /// Returns a list of the parameters whose optimizer states have not had as many updates as there
+  /// were steps, with the number of updates of each. All ranks return the same list.
   [[nodiscard]] virtual std::vector<std::pair<std::string, std::int64_t>> ages() const = 0;
 
   /// Imports only parameters, for example pretrained weights: this rank's block of each parameter
-  /// that the source has. Ranks that have the same block compare hashes of it. All ranks call this
-  /// function. As with `trainer.import_parameters`, the states and averages of imported parameters
-  /// are reset, values that are not finite and ranks that differ are errors, and a later generation
-  /// of an elastic job imports nothing.
+  /// that the source has. Ranks that have the same block compare hashes of the block. All ranks
+  /// call this function. As with `trainer.import_parameters`, the states and averages of imported
+  /// parameters are reset. Values that are not finite, or that differ between ranks, are errors. A
+  /// later generation of an elastic job imports nothing.
   virtual void import_parameters(ext::state_source& from) = 0;
 
   /// Returns the number of completed steps.
   [[nodiscard]] virtual std::int64_t step() const = 0;
-  /// Makes `from.step` the next step, with batch `from.batch`. The ages of the optimizer's states
-  /// are set to this number of steps. All ranks call this function.
+  /// Makes `from.step` the next step, and `from.batch` the batch of this step. The ages of the
+  /// optimizer's states are set to `from.step`. All ranks call this function.
   virtual void go_on_at(ext::run_origin const& from) = 0;
   [[nodiscard]] virtual ext::run_origin origin() const = 0;
   /// Returns true if the state comes from an earlier generation of an elastic job; then there is
@@ -163,13 +166,13 @@ class saved_state {
   /// Ends the generation of an elastic job if joining ranks, but no accepted ranks, differ from the
   /// ranks that have trained the job. `wrong(rank, reference)` returns a sentence that describes
   /// the difference between a rank and an accepted rank, or "" if they are equal. It returns the
-  /// same on all ranks.
+  /// same text on all ranks.
   ///
   /// Errors: refused_rank, generation_ended.
   virtual void refuse_joining_ranks(ext::function_reference<std::string(int, int)> wrong) const {
     (void)wrong;
   }
-  /// Requires that all ranks have the same values, see execution::require_same.
+  /// Checks that all ranks have the same values; see execution::require_same.
   ///
   /// Errors: input_error on all ranks, refused_rank, generation_ended.
   virtual void require_same(

@@ -43,14 +43,15 @@ template <class T>
                      else random_normals(key, global + (begin - local), scale, out);
                    });
   };
-  constexpr std::size_t worth_a_thread = std::size_t{1} << 15;  // this many take 0.2 ms
+  constexpr std::size_t worth_a_thread =
+      std::size_t{1} << 15;  // the initial values of this many elements take 0.2 ms
   std::size_t const count = std::max(worth_a_thread, (block.size() + threads - 1) / threads);
   lean_vector<std::jthread> others;
   for (std::size_t begin = count; begin < block.size(); begin += count) {
     element_range const piece{begin, std::min(count, block.size() - begin)};
     try {
       others.push_back(std::jthread(make, piece));
-    } catch (std::system_error const&) {  // the system has no further thread
+    } catch (std::system_error const&) {  // the system cannot start another thread
       make(piece);
     }
   }

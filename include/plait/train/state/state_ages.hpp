@@ -15,11 +15,11 @@ namespace plait::execution {
 /// The ages of an optimizer's states: for each parameter, the number of updates that its states
 /// have had.
 ///
-/// A state that is reset in step 1000 has age 0 then. The age matters because the bias correction
-/// of Adam is a function of the age, not of the step. All ages increase by one with each update. So
-/// one number is enough as long as all states have the same age. Otherwise the class also keeps a
-/// number for each parameter of the model: the difference between the oldest age and the age of the
-/// parameter's states. All ranks have the same numbers.
+/// A state that is reset in step 1000 has the age 0 after the reset. The age matters because the
+/// bias correction of Adam is a function of the age, not of the step. All ages increase by one with
+/// each update. As long as all states have the same age, one number is therefore enough. Otherwise
+/// the class also keeps a number for each parameter of the model: the difference between the oldest
+/// age and the age of the parameter's states. All ranks have the same numbers.
 class state_ages {
  public:
   /// Returns the number of updates that the oldest states have had.
@@ -34,8 +34,8 @@ class state_ages {
 
   /// Makes all states one update older.
   void advance() { ++oldest_; }
-  /// Sets the ages of all parameters. `ages`: one for each parameter, by number; `no_state` for
-  /// parameters that are not trained.
+  /// Sets the ages of the states of all parameters. `ages[n]`: the age for parameter number n;
+  /// `no_state` for a parameter that is not trained.
   [[gnu::cold]] void set(lean_vector<std::int64_t> ages);
   static constexpr std::int64_t no_state = -1;
 
@@ -56,9 +56,9 @@ struct aged_block {
   std::size_t age = 0;  ///< index of the age in the rank's list of different ages; 0: the oldest
 };
 
-/// Cuts a block that an optimizer owns at each element where the age of the states changes.
-/// Padding, and elements that are not trained, belong to the same piece as the elements in front of
-/// them.
+/// Cuts a block that an optimizer owns into pieces, at each element where the age of the states
+/// changes. Padding, and elements that are not trained, belong to the same piece as the elements in
+/// front of them.
 [[nodiscard]] [[gnu::cold]] lean_vector<aged_block> blocks_of_one_age(
     static_view<parameter_entry> entries, lean_vector<parameter_block> const& parameters,
     owned_block const& block, state_ages const& ages);

@@ -27,7 +27,7 @@ struct step_scalars {
   double gradient_norm = 0;
   double gradient_scale = 1;
   std::uint32_t step = 0;
-  std::uint32_t skipped = 0;  ///< number of steps whose update was left out; the host counts them
+  std::uint32_t skipped = 0;  ///< number of steps whose update was left out; counted on the host
   typename Optimizer::numbers optimizer{};
 };
 
@@ -49,10 +49,10 @@ template <class Terms, class Numbers>
 }
 
 /// Memory on the device, at the offsets that the plan gives. It contains the step_scalars, the sums
-/// of squares of each parameter's gradient, the tables of ranges, which change when ages of
-/// optimizer states change, and the numbers that ranks compare. The optimizer's numbers for younger
-/// states follow the step_scalars, where the plan leaves memory for about 12 ages of AdamW. More
-/// ages get separate memory.
+/// of squares of each parameter's gradient, the numbers that ranks compare, and the tables of
+/// ranges. These tables change when ages of optimizer states change. The optimizer's numbers for
+/// younger states follow the step_scalars, where the plan leaves memory for about 12 ages of AdamW.
+/// More ages get separate memory.
 template <class Device, class Optimizer, int Terms>
 class step_memory {
   using numbers_type = step_scalars<Optimizer, Terms>;
@@ -80,9 +80,9 @@ class step_memory {
   [[nodiscard]] optimizer_numbers* numbers_of_age(std::size_t age) const {
     return age == 0 ? &numbers()->optimizer : younger_ + (age - 1);
   }
-  /// Returns the counts and the losses of each slice, in a plan with slices.
+  /// Returns the memory for the counts and the losses of each slice, in a plan with slices.
   [[nodiscard]] double* of_slices() const { return slices_; }
-  /// Returns the sums of squares of the gradients.
+  /// Returns the memory for the sums of squares of the gradients.
   [[nodiscard]] std::span<double> norm_partials() const { return squares_; }
   /// Returns the ranges, with their factors, of the block with index `block`.
   [[nodiscard]] std::span<update_range const> updated(std::size_t block) const {

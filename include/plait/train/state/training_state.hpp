@@ -27,14 +27,14 @@
 namespace plait::execution {
 
 /// The state that a trainer trains, and the number of its next step. In an elastic job the trainer
-/// of the next generation takes it over.
+/// of the next generation takes this state over.
 ///
-/// A rank may fail in the middle of a step, and the states of the other ranks must still fit
-/// together then. So a step changes the state only after its last transfer, in which all ranks take
-/// part: a rank that completes this transfer knows that all ranks have the reduced gradients. So
-/// ranks of one generation are at most one step apart. If rank 2 has done step 99 and rank 5 has
-/// not, rank 5 has the gradients of step 99: it needs only the numbers of that step, such as the
-/// factor of clipping, to compute the update itself.
+/// If a rank fails in the middle of a step, the states of the other ranks must still fit together.
+/// A step therefore changes the state only after its last transfer, in which all ranks take part: a
+/// rank that completes this transfer knows that all ranks have the reduced gradients. So the ranks
+/// of one generation are at most one step apart. If rank 2 has done step 99 and rank 5 has not,
+/// rank 5 has the gradients of step 99: it needs only the numbers of that step, such as the factor
+/// of clipping, to compute the update itself.
 ///
 /// `Numbers`: step_scalars, the numbers of a step.
 template <class Rank, class Numbers>
@@ -50,7 +50,7 @@ struct training_state {
   bool is_ready = false;  ///< true if the reduced gradients of the next step are complete
   Numbers last{};         ///< loss, norm and other results of the last step
 
-  [[gnu::cold]] ~training_state() = default;  // cold, because a rank ends once
+  [[gnu::cold]] ~training_state() = default;  // cold, because each rank runs it only once
 
   /// Advances past a completed step, with the numbers of that step. If the update of the step was
   /// left out, because the factor of the gradients is NaN, the ages of the optimizer's states do
@@ -71,11 +71,11 @@ template <class Job, class Numbers>
   return &one;
 }
 
-/// The state of a job at the beginning of a generation, the same on all ranks.
+/// The state of a job at the beginning of a generation. All ranks have the same value.
 enum class transferred_state : int {
   nothing,  ///< no step has been done
   state,    ///< all ranks have the state of the same step
-  lost      ///< steps have been done, but no rank has some part of the state any more
+  lost      ///< steps have been done, but some part of the state is no longer on any rank
 };
 
 /// Sends the ages of rank `from` to all ranks. `oldest`: the oldest age on rank `from`; `count`:
@@ -102,8 +102,8 @@ enum class transferred_state : int {
 /// Brings all ranks of a new generation to the newest step that a rank has done. A rank that has
 /// done this step keeps its state. A rank that lacks only this step, and has the reduced gradients
 /// of the step, computes the update itself. All other ranks, such as joining ranks, receive the
-/// state from a rank that has it. If no rank has, or can compute, some part of the state, the state
-/// is lost.
+/// state from a rank that has it. If some part of the state is on no rank and cannot be computed by
+/// any rank, the state is lost.
 ///
 /// `Elements`: element_types of the job; `plan`: the facts of its plan; `load`: the parts of the
 /// state that are neither parameters nor states of the optimizer, such as averages.
@@ -113,7 +113,7 @@ enum class transferred_state : int {
 /// Moves: all_reduces of the set-up; the state, from the first rank along the data axis that has
 ///        the newest state to the ranks without this state, by the transfers that the plan lists
 ///        for `job_part::state_transfer`.
-/// Errors: the errors of the communicator; a rank that was receiving the state then has none.
+/// Errors: the errors of the communicator; a rank that was receiving the state then has no state.
 template <class Elements, class Rank, class Numbers>
 [[gnu::cold]] transferred_state transfer_state(Rank& rank, number_gather const& gather,
                                                training_state<Rank, Numbers>& held,
@@ -181,7 +181,7 @@ template <class Elements, class Rank, class Numbers>
                transfers.run(row, reinterpret_cast<typename Elements::element*>(to));
              else transfers.run(row, reinterpret_cast<typename Elements::parameter_element*>(to));
            });
-  // The state is whole when all of it has arrived, and not earlier.
+  // Waits, because the state may be marked as whole only after all of it has arrived.
   rank.device().synchronize();
   held.step = step;
   held.is_whole = true;
