@@ -169,9 +169,8 @@ TEST_F(CheckpointFolder, RectanglesInTwoFilesAreOneTensor) {
 TEST_F(CheckpointFolder, OneJobAtATime) {
   std::optional<checkpoint_folder> first(std::in_place, path_, "job");
   std::string const sentence =
-      "folder of checkpoints 'PATH' is in use: another job, or another `checkpoints` of this "
-      "program, "
-      "writes there; give each a folder of its own";
+      "folder of checkpoints 'PATH' is in use: another job, or another `checkpoints` object of "
+      "this program, writes there; use a separate folder for each";
   EXPECT_EQ(refusal([&] { checkpoint_folder(path_, "job"); }), sentence);
   ::pid_t const child = ::fork();
   if (child == 0) ::_exit(refusal([&] { checkpoint_folder(path_, "other"); }) == sentence ? 0 : 1);
@@ -196,14 +195,15 @@ TEST_F(CheckpointFolder, AnotherJobsCheckpointsStay) {
   save(folder, 300);
   EXPECT_TRUE(folder.remove_older(300, 1).empty());
   EXPECT_EQ(text_of(list_checkpoints(path_)), "300 200 100");
-  EXPECT_EQ(refusal([&] { save(folder, 200); }),
-            "checkpoint 'PATH/step-00000200' is there and belongs to job 'other', not to 'job'");
+  EXPECT_EQ(
+      refusal([&] { save(folder, 200); }),
+      "checkpoint 'PATH/step-00000200' already exists and belongs to job 'other', not to 'job'");
   EXPECT_EQ(names(),
             "plait.lock step-00000050.removing-0123456789abcdef step-00000100 step-00000200 "
             "step-00000300");
   EXPECT_EQ(refusal([&] { (void)folder.remove_older(200, 1); }),
             "folder of checkpoints 'PATH' has no complete checkpoint of step 200 of job 'job', so "
-            "that no older one is removed");
+            "no older checkpoint is removed");
 }
 
 TEST_F(CheckpointFolder, TheNewestStay) {
@@ -274,8 +274,9 @@ TEST_F(CheckpointFolder, DamagedOnesAreListedWithTheReason) {
   EXPECT_EQ(reason(0), "checkpoint 'PATH/step-00000009' has a manifest of step 2");
   EXPECT_EQ(reason(1),
             "checkpoint manifest 'PATH/step-00000008/plait.json' cannot be read: Not a directory");
-  EXPECT_EQ(reason(2),
-            "checkpoint 'PATH/step-00000005' lacks the file 'optimizer/rank-1' of its manifest");
+  EXPECT_EQ(
+      reason(2),
+      "checkpoint 'PATH/step-00000005' lacks the file 'optimizer/rank-1' that its manifest names");
   EXPECT_NE(reason(3).find("' is damaged: "), std::string::npos);
   EXPECT_EQ(reason(4),
             "checkpoint manifest 'PATH/step-00000003/plait.json' cannot be read: No such file or "
@@ -321,9 +322,9 @@ TEST_F(CheckpointFolder, WrongCommitsAreRefused) {
     return text;
   };
   EXPECT_EQ(refused(manifest_of(101)),
-            "checkpoint 'PATH/step-00000100' is of step 100, but its manifest of step 101");
+            "checkpoint 'PATH/step-00000100' is of step 100, but its manifest is of step 101");
   EXPECT_EQ(refused(manifest_of(100, "", "other")),
-            "checkpoint 'PATH/step-00000100' is of job 'job', but its manifest of job 'other'");
+            "checkpoint 'PATH/step-00000100' is of job 'job', but its manifest is of job 'other'");
   EXPECT_EQ(
       refused(manifest_of(100), false),
       "checkpoint 'PATH/step-00000100' cannot be completed: its file 'optimizer/rank-1' was not "
@@ -334,16 +335,16 @@ TEST_F(CheckpointFolder, WrongCommitsAreRefused) {
             "checkpoint manifest 'PATH/step-00000100/plait.json': tensor 'w' has the shape (2, 2) "
             "and rectangles with 2 of its 4 elements");
   EXPECT_EQ(refusal([&] { folder.commit({100, "step-00000100", path_}, manifest_of(100)); }),
-            "checkpoint 'PATH/step-00000100' is not what begin() gave");
+            "checkpoint 'PATH/step-00000100' is not the save that begin() returned");
   EXPECT_EQ(refusal([&] { (void)folder.begin(-1); }),
-            "folder of checkpoints 'PATH' takes no step -1, which is negative");
+            "folder of checkpoints 'PATH' cannot have a checkpoint of step -1, which is negative");
   folder.abandon({100, "../run", path_});
   EXPECT_EQ(names(), "plait.lock");
   EXPECT_EQ(refusal([&] { checkpoint_folder("", "job"); }),
-            "folder of checkpoints '' cannot be used: its name is empty or has a byte that is 0");
+            "folder of checkpoints '' cannot be used: its name is empty or contains a null byte");
   EXPECT_EQ(refusal([&] { checkpoint_folder(above_ / "x", ""); }),
             "folder of checkpoints '" + (above_ / "x").string() +
-                "' cannot be used: the job has no name");
+                "' cannot be used: the name of the job is empty");
   EXPECT_EQ(refusal([&] { checkpoint_folder(path_ / "a" / "b", "job"); }),
             "folder of checkpoints 'PATH/a/b' cannot be made: No such file or directory");
 }
@@ -377,7 +378,7 @@ TEST_F(CheckpointFolder, NoPermissionIsAnError) {
   checkpoint_folder folder(path_, "job");
   ASSERT_EQ(::chmod(path_.c_str(), 0500), 0);
   EXPECT_EQ(refusal([&] { (void)folder.begin(100); }),
-            "folder of checkpoints 'PATH' takes no new checkpoint: Permission denied");
+            "folder of checkpoints 'PATH' cannot receive a new checkpoint: Permission denied");
   ASSERT_EQ(::chmod(path_.c_str(), 0700), 0);
 }
 
@@ -675,8 +676,8 @@ TEST(PowerFailure, AnFsyncThatFailsEndsTheSave) {
     auto const list = text_of(list_checkpoints("run", test.disk));
     if (kind == sync::parent) {
       EXPECT_EQ(message,
-                "checkpoint 'run/step-00000200' is written, but its name cannot be brought to the "
-                "disk: Input/output error");
+                "checkpoint 'run/step-00000200' is written, but its name cannot be synchronised to "
+                "the disk: Input/output error");
       EXPECT_EQ(list, "200 100");
     } else {
       EXPECT_EQ(message, kind == sync::file ? ""

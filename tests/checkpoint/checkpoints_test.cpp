@@ -486,8 +486,9 @@ TEST(Checkpoints, OfAnotherRunAreNotMixedWithNewOnes) {
   run_of<data_parallel<2>>()({.steps = 2, .saves = {.folder = at.path, .every = 2}});
   expect_refused({.steps = 2, .saves = {.folder = at.path}, .resumes = false},
                  "has checkpoints of another run, up to step 2; continue from there");
-  expect_refused({.saves = {.folder = at.path, .allow = {"learning_rat"}}},
-                 "allow has 'learning_rat', which is not a setting; there are model, precision, ");
+  expect_refused(
+      {.saves = {.folder = at.path, .allow = {"learning_rat"}}},
+      "allow contains 'learning_rat', which is not a setting; the settings are model, precision, ");
 }
 
 TEST(Checkpoints, OfAnotherRunAreNotReplacedByASingleSave) {
@@ -533,7 +534,7 @@ TEST(Checkpoints, KeepWhatTheProgramGivesThem) {
             first);
   EXPECT_EQ(run({.steps = 6, .saves = {.folder = at.path}}).extra, second);
   expect_refused({.saves = {.folder = at.path, .extra = std::vector<std::byte>((1u << 24) + 1)}},
-                 "16777217 bytes were given to keep for the program");
+                 "the program's extra data has 16777217 bytes");
 }
 
 TEST(Checkpoints, ContinueWithAllowedSettings) {
@@ -609,9 +610,10 @@ TEST(Checkpoints, KeepTheBestWeightsBesides) {
   EXPECT_EQ(second.begun_at, 4u);
   EXPECT_EQ(second.are_best, (std::vector{false, true}));
   EXPECT_EQ(folders_in(at.path), (names{"best-00000006", "step-00000006"}));
-  expect_refused({.saves = saves(measures::accuracy{})},
-                 "has the best weights by 'greater score', and checkpoint_options::best is "
-                 "'greater accuracy' now; keep the measure, or move that folder away");
+  expect_refused(
+      {.saves = saves(measures::accuracy{})},
+      "has the best weights according to 'greater score', but checkpoint_options::best is "
+      "'greater accuracy' now; use the same measure, or move that folder away");
 }
 
 TEST(Checkpoints, OfTheBestWeightsSurviveTheOthers) {
@@ -646,11 +648,12 @@ TEST(Checkpoints, ValuesOfTheBestAreCompared) {
     return checkpoint_options{.folder = at.path, .best = best};
   };
   expect_refused({.saves = options({}), .values = {1}},
-                 "after_evaluation was called without a measure");
+                 "after_evaluation was called, but no measure is set");
   expect_refused({.saves = options(measures::mean_loss{}), .values = {0.5}, .values_differ = true},
                  "value of after_evaluation, mean_loss: 0.5 on rank 0, 1.5 on rank 1; pass");
-  expect_refused({.saves = options(measures::mean_loss{}), .values = {std::nan("")}},
-                 "after_evaluation was given nan as mean_loss, which is neither better nor worse");
+  expect_refused(
+      {.saves = options(measures::mean_loss{}), .values = {std::nan("")}},
+      "after_evaluation got nan as the value of mean_loss, which is neither better nor worse");
   expect_refused({.saves = options(measures::mean_loss{}), .measures_differ = true},
                  "differ in .best: 'lower mean_loss' on rank 0, 'lower perplexity' on rank 1");
   EXPECT_EQ(best_measure(measures::top<5>{}).text(), "greater top_5");
@@ -845,7 +848,7 @@ TEST(Checkpoints, OfAnotherJobAreRefusedAndStay) {
 
   checkpoint_folder const taken(ours.path, "job");
   expect_refused({.saves = {.folder = ours.path}},
-                 "is in use: another job, or another `checkpoints` of this program, writes there");
+                 "is in use: another job, or another `checkpoints` object of this program, writes");
 }
 
 TEST(Checkpoints, ThatFailAreReportedAndMayBeRequired) {
@@ -870,7 +873,8 @@ TEST(Checkpoints, ThatFailAreReportedAndMayBeRequired) {
         << told;
     EXPECT_TRUE(told.ends_with(
         "plait: the checkpoint of step 4 is missing, and training continues: " + said.problem +
-        "; mend that before the next one, or let it end the job (checkpoint_options::required)\n"))
+        "; correct this before the next checkpoint, or set checkpoint_options::required so that a "
+        "missing checkpoint ends the job\n"))
         << told;
     EXPECT_EQ(std::ranges::count(told, '\n'), 2) << told;
     EXPECT_EQ(said.losses.size(), 5u);

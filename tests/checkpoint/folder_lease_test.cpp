@@ -129,9 +129,8 @@ class LeasedFolder : public testing::Test {
 };
 
 std::string const in_use =
-    "folder of checkpoints 'PATH' is in use: another job, or another `checkpoints` of this "
-    "program, "
-    "writes there; give each a folder of its own";
+    "folder of checkpoints 'PATH' is in use: another job, or another `checkpoints` object of this "
+    "program, writes there; use a separate folder for each";
 
 // The process of the older generation still runs, and may make any call.
 TEST_F(LeasedFolder, ANewerGenerationTakesItFromAnOlderOne) {
@@ -235,7 +234,7 @@ TEST_F(LeasedFolder, DamagedListsAreRefused) {
     std::ofstream(path_ / "plait.list-1") << other;
     EXPECT_EQ(refusal([&] { (void)listed(); }),
               "lease of a folder of checkpoints 'PATH/plait.list-1' is damaged; if no process uses "
-              "the folder, remove this file: then all checkpoints in the folder count")
+              "the folder, remove this file; then all checkpoints in the folder can be used")
         << other;
   }
 }

@@ -207,9 +207,10 @@ TEST(LoadWeights, StarsStandForTheSameInBothNames) {
        [&](auto& trainer) { save_weights(trainer, again, {.type = stored_type::bf16}); });
   EXPECT_EQ(llama_weights::bytes_in(again), before);
 
-  EXPECT_EQ(refusal([&] { load(folder, {.names = {{"model.*.*", "*"}}}, nothing); }),
-            "rank 0: load_weights: 'model.*.*' has 2 stars and '*', the file's name for it, has 1; "
-            "both need the same number of stars, which stand for the same texts in order");
+  EXPECT_EQ(
+      refusal([&] { load(folder, {.names = {{"model.*.*", "*"}}}, nothing); }),
+      "rank 0: load_weights: 'model.*.*' has 2 stars and '*', its name in the file, has 1; both "
+      "must have the same number of stars, which stand for the same texts in the same order");
   EXPECT_TRUE(says(refusal([&] { load(folder, {.missing = {"model"}}, nothing); }),
                    "the file lacks 21 tensors, 'model.embed_tokens.weight', "));
   EXPECT_EQ(

@@ -177,15 +177,15 @@ TEST(Manifest, EveryTruncationIsRefused) {
 
 TEST(Manifest, ANewerFormatSaysSo) {
   std::string const sentence =
-      " has format 3, this version of plait reads formats 1 to 2; use a newer plait";
+      " has format 3, but this version of plait reads only formats 1 to 2; use a newer plait";
   EXPECT_EQ(refusal_of_text(changed("\"format\": 1", "\"format\": 3")), sentence);
   EXPECT_EQ(refusal_of_text("{\n\"format\": 3, \"and\": \"another\"} # end"), sentence);
   // A digit that the disk has changed is reported as damage, not as a newer format.
   std::string text = to_text(example());
   text.replace(text.find("1,"), 1, "2");
   EXPECT_EQ(refusal_of_text(text).substr(0, 13), " is damaged: ");
-  EXPECT_EQ(refusal_of_text(""), " does not begin like a manifest of plait");
-  EXPECT_EQ(refusal_of_text("{}"), " does not begin like a manifest of plait");
+  EXPECT_EQ(refusal_of_text(""), " does not begin with the first line of a plait manifest");
+  EXPECT_EQ(refusal_of_text("{}"), " does not begin with the first line of a plait manifest");
 }
 
 TEST(Manifest, OtherTextsAreRefused) {
@@ -250,7 +250,7 @@ TEST(Manifest, RulesNameTensorAndNumbers) {
     return refusal_of(manifest);
   };
   EXPECT_EQ(with([](auto& m) { m.step = -1; }), " is of step -1, which is negative");
-  EXPECT_EQ(with([](auto& m) { m.job = ""; }), " names no job");
+  EXPECT_EQ(with([](auto& m) { m.job = ""; }), " does not name a job");
   EXPECT_EQ(with([](auto& m) { m.settings.push_back({"seed", "8"}); }),
             " has the setting 'seed' twice");
   EXPECT_EQ(with([](auto& m) { m.tensors[1].name = "wte.weight"; }),
@@ -258,7 +258,7 @@ TEST(Manifest, RulesNameTensorAndNumbers) {
   EXPECT_EQ(with([](auto& m) { m.blocks[2].tensor = "h.1.b"; }),
             " has a block of the tensor 'h.1.b', which it does not describe");
   EXPECT_EQ(with([](auto& m) { m.tensors[1].type = "F31"; }),
-            ": tensor 'h.0.b' has the unknown type 'F31'");
+            ": tensor 'h.0.b' has an unknown type, 'F31'");
   EXPECT_EQ(with([](auto& m) { m.tensors[1].shape = sizes(65, 1); }),
             ": tensor 'h.0.b' has a shape of more than 64 sizes");
   EXPECT_EQ(with([](auto& m) { m.tensors[1].shape = {std::size_t{1} << 40, 1 << 30}; }),
@@ -278,7 +278,7 @@ TEST(Manifest, RulesNameTensorAndNumbers) {
             ": tensor 'wte.weight' has the shape (3, 4) and rectangles with more than its 12 "
             "elements");
   EXPECT_EQ(with([](auto& m) { m.blocks[1].offset = {0, 2}; }),
-            ": tensor 'wte.weight' has the shape (3, 4) and rectangles that have some of its "
+            ": tensor 'wte.weight' has the shape (3, 4) , but its rectangles contain some of its "
             "elements twice and others not at all");
   EXPECT_EQ(with([](auto& m) { m.blocks[1].file = m.blocks[0].file; }),
             ": tensor 'wte.weight' has two rectangles in the file 'rank-0.safetensors'");

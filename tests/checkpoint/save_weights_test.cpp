@@ -108,10 +108,11 @@ TEST(SaveWeights, OnlyWhatIsAskedForUnderOtherNames) {
   EXPECT_EQ(safetensors_reader(file).names().size(), 4u);
 
   EXPECT_EQ(refusal([&] { save(file, {.only = {"lora"}}); }),
-            "save_weights: no parameter is to be saved; save_weights_options::only begins with "
+            "save_weights: no parameter is selected; save_weights_options::only begins with "
             "'lora', and the model's first parameter is 'a.weight'");
   EXPECT_EQ(refusal([&] { save(file, {.names = {{"*.weight", "w*"}, {"*.lora_A", "w*"}}}); }),
-            "save_weights: 'a.weight' and 'a.lora_A' would both be 'wa' in the file; change the "
+            "save_weights: 'a.weight' and 'a.lora_A' would both have the name 'wa' in the file; "
+            "change the "
             "pairs in save_weights_options::names");
   EXPECT_NE(refusal([&] { save(file, {.names = {{"*", "w"}}}); }).find("save_weights: '*' has 1 "),
             std::string::npos);
@@ -167,9 +168,9 @@ TEST(SaveWeights, AFolderIsThereWholeOrNotAtAll) {
     disk.left = failures;
     auto const text = refusal([&] { save(above / "to", several, disk); });
     if (disk.left >= 0) break;
-    bool const has_name = text.find("is written, but its name cannot be brought") != text.npos;
+    bool const has_name = text.find("is written, but its name cannot be synchronised") != text.npos;
     EXPECT_EQ(text, "folder of weights '" + (above / "to").string() + "' " +
-                        (has_name ? "is written, but its name cannot be brought to the disk"
+                        (has_name ? "is written, but its name cannot be synchronised to the disk"
                                   : "cannot be written") +
                         ": No space left on device");
     EXPECT_EQ(names_in(above), has_name ? words{"to"} : words{});
@@ -187,15 +188,16 @@ TEST(SaveWeights, AFolderIsThereWholeOrNotAtAll) {
   auto const of = [&](char const* name) {
     return "folder of weights '" + (above / name).string() + "' cannot be written: ";
   };
-  refused(above / "to", of("to") + "it exists and is not empty; name another folder");
-  refused(above / "to/", of("to") + "it exists and is not empty; name another folder");
-  refused("", "folder of weights '' cannot be written: its name is empty or has a byte that is 0");
+  refused(above / "to", of("to") + "it exists and is not empty; use another folder");
+  refused(above / "to/", of("to") + "it exists and is not empty; use another folder");
+  refused("", "folder of weights '' cannot be written: its name is empty or contains a null byte");
   refused(above / "none/to", of("none/to") + "folder '" + (above / "none").string() +
                                  "' does not exist; make it first");
   llama_weights::write(above / "file", "");
-  refused(above / "file", of("file") +
-                              "it is a file; name another folder, or a file that ends "
-                              "in .safetensors");
+  refused(above / "file",
+          of("file") +
+              "it is a file; use the name of another folder, or of a file that ends "
+              "in .safetensors");
   {  // a folder of one file, which can be asked for as a file
     ext::weights_writer to(above / "file", four, several, ext::weights_writer::form::one_file);
     write_all(to);
@@ -244,7 +246,7 @@ TEST(SaveWeights, OfATrainerAndOfItsAverages) {
       save_weights(trainer, above / "none", {.only = {"w"}});
     });
   });
-  EXPECT_NE(nothing.find("save_weights: no parameter is to be saved"), std::string::npos);
+  EXPECT_NE(nothing.find("save_weights: no parameter is selected"), std::string::npos);
   auto const nowhere = refusal([&] {
     launch<job>(threads{}, [&](auto& rank) {
       auto trainer = plait::trainer<job>(rank, sgd{});

@@ -268,7 +268,7 @@ TEST(LoadWeights, FineTunesWithAnotherHeadAndOtherNames) {
       refusal([&] { load({.names = {{"head.*", "new.*"}}, .extra = {"body.first.b*"}}); });
   EXPECT_TRUE(says(text,
                    "the file lacks 4 tensors, 'net.first.weight', 'net.first.bias', "
-                   "'new.weight', ...; name what may keep its values in "
+                   "'new.weight', ...; list parameters that may keep their values in "
                    "weight_names::missing. No parameter takes 3 tensors"))
       << text;
   files::remove_all(run);

@@ -117,9 +117,10 @@ damage other(std::string from, std::string to, std::string const& says) {
 
 TEST(WeightsIndex, DamagedFoldersAreRefusedInOneSentence) {
   std::string const norm = "\"model.norm.weight\": \"model-00003-of-00003.safetensors\"";
-  std::string const says_norm = "says that tensor 'model.norm.weight' is in ";
+  std::string const says_norm = "states that tensor 'model.norm.weight' is in ";
   std::string const outside =
-      ", which is not the name of a file in its folder, of letters, digits and . _ -";
+      ", which is not to the name of a file in the folder of the index (only letters, digits and . "
+      "_ - are allowed)";
   std::vector<damage> const all{
       {[](auto const& folder) {
          llama_weights::write(folder / index_name, text_of(folder / index_name).substr(0, 1000));
@@ -134,28 +135,27 @@ TEST(WeightsIndex, DamagedFoldersAreRefusedInOneSentence) {
       other(norm, "\"model.norm.weight\": \"\"", says_norm + "''" + outside),
       other(norm, norm + ", " + norm, "names the tensor 'model.norm.weight' twice"),
       other(norm, "\"model.norm.weight\": 3",
-            "has a weight_map that does not give tensor 'model.norm.weight' the name of a file"),
+            "has a weight_map that does not map tensor 'model.norm.weight' to the name of a file"),
       other(norm, "\"model.norm.weight\": [\"" + file_name(3) + "\"]",
-            "has a weight_map that does not give tensor 'model.norm.weight' the name of a file"),
+            "has a weight_map that does not map tensor 'model.norm.weight' to the name of a file"),
       other("weight_map", "weights",
-            "has no weight_map, which says for each tensor in which file "
-            "it is"),
+            "has no weight_map, which maps the name of each tensor to the name of its file"),
       other("\"weight_map\": {", "\"weight_map\": 1, \"more\": {",
             "has a weight_map that is not an object"),
       other("\"weight_map\": {", "\"weight_map\": {}, \"more\": {", "names no tensor"),
       other("\"metadata\"", "\"weight_map\"",
-            "has a weight_map that does not give tensor 'total_parameters' the name of a file"),
+            "has a weight_map that does not map tensor 'total_parameters' to the name of a file"),
       other("\"weight_map\": {", "\"weight_map\": {}, \"weight_map\": {", "has two weight_maps"),
       other(norm, norm + ", \"model.more.weight\": \"" + file_name(2) + "\"",
-            "says that tensor 'model.more.weight' is in '" + file_name(2) +
-                "', which does not have it"),
+            "states that tensor 'model.more.weight' is in '" + file_name(2) +
+                "', which does not contain it"),
       other(norm, "\"model.norm.weight\": \"" + file_name(1) + "\"",
-            "says that tensor 'model.norm.weight' is in '" + file_name(1) +
-                "', which does not have it"),
+            "states that tensor 'model.norm.weight' is in '" + file_name(1) +
+                "', which does not contain it"),
       other(",\n    " + norm, "",
             "says nothing of tensor 'model.norm.weight', which is in '" + file_name(3) + "'"),
       {[](auto const& folder) { files::remove(folder / file_name(2)); },
-       "names the file '" + file_name(2) + "', which is not there"},
+       "names the file '" + file_name(2) + "', which does not exist"},
       {[](auto const& folder) { llama_weights::write(folder / index_name, "[]"); },
        "is not an object"},
       {[](auto const& folder) { llama_weights::write(folder / index_name, ""); },
@@ -177,8 +177,8 @@ TEST(WeightsIndex, DamagedFoldersAreRefusedInOneSentence) {
          files::remove(folder / file_name(2));
          files::copy_file(folder / file_name(1), folder / file_name(2));
        },
-       "says that tensor 'model.layers.0.input_layernorm.weight' is in '" + file_name(2) +
-           "', which does not have it"}};
+       "states that tensor 'model.layers.0.input_layernorm.weight' is in '" + file_name(2) +
+           "', which does not contain it"}};
   for (auto const& [make, says] : all) {
     auto const folder = copy_of_fixture("damaged_index");
     make(folder);
@@ -219,7 +219,7 @@ TEST(WeightsIndex, TextsAreRefusedInOneSentence) {
                                    std::string(R"([{"weight_map":{}},{"weight_map":1}])"), deep})
     EXPECT_EQ(said("{\"x\":" + other + "," + map + ",\"x\":" + other + "}"), "no error");
   EXPECT_EQ(said("{\"weight_map\":{\"a\":" + deep + "}}"),
-            "index 'i' has a weight_map that does not give tensor 'a' the name of a file");
+            "index 'i' has a weight_map that does not map tensor 'a' to the name of a file");
   EXPECT_EQ(said(deep), "index 'i' is not an object");
 }
 

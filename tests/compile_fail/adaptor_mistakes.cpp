@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // expect: data | adaptor: the left side of | is not a data set; write plait::in_memory<float>
-// expect: the data set has no pictures; give it `plait::picture_shape picture_shape() const`
-// expect: data | map(f): f can be called neither with an element of the inputs
-// expect: data | random(f): f cannot be called with (std::span<element> inputs of a sample
+// expect: the samples of the data set are not pictures; define
+// expect: data | map(f): f must take one element of the inputs and return the new element
+// expect: data | random(f): f must take (std::span<element> inputs of a sample
 // expect: data | normalize(mean, deviation): the data set has tokens
-// expect: normalize::from(data): the argument is not a data set of features; give it one
+// expect: normalize::from(data): the argument is not a data set of features; pass a data set
 #include <cstddef>
 #include <cstdint>
 #include <span>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: checkpoint_options::best: this measure does not say which of its values are better
+// first: checkpoint_options::best: this measure does not declare which of its values are
 #include "plait/checkpoint/checkpoint_options.hpp"
 
 #ifdef PLAIT_EXPECT_FAIL

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // first: cross_entropy<Classes, {.padded_to}>: padded_to is less than Classes
-// expect: cross_entropy<Classes, {.smoothing}>: the part of the label that is spread over all
+// expect: cross_entropy<Classes, {.smoothing}>: smoothing, the share of the target probability
 // classes
 #include "plait/nn/cross_entropy.hpp"
 

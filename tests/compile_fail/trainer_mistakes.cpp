@@ -5,7 +5,7 @@
 // expect: trainer<Job>: the job's model has no loss
 // expect: trainer.evaluate(data, size, measures...): this type is not a measure
 // expect: trainer.evaluate(data, size, measures...): this measure has no add for the targets
-// expect: trainer.evaluate(data, size, measures...): this measure counts a class among the Most
+// expect: trainer.evaluate(data, size, measures...): the measure top<Most> counts rows whose class
 #include "plait/backend/host/threads.hpp"
 #include "plait/data/in_memory.hpp"
 #include "plait/nn/cross_entropy.hpp"

@@ -299,7 +299,7 @@ refused "'pipe' cannot be read: it is not a regular file" "${init[@]}" pipe
 refused "'empty'" "${init[@]}" empty
 refused "'noise'" "${init[@]}" noise
 refused "'cut_length'" "${init[@]}" cut_length
-refused "'cut_header' says that its header has" "${init[@]}" cut_header
+refused "'cut_header' states that its header has" "${init[@]}" cut_header
 refused "'cut_data': tensor" "${init[@]}" cut_data
 refused "'longer' has" "${init[@]}" longer
 refused "'other_name' has no tensor 'ln_f.bias'" "${init[@]}" other_name

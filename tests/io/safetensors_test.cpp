@@ -414,10 +414,10 @@ TEST_F(Safetensors, FilesThatAreNoneAreRefused) {
   store("1234567");
   EXPECT_EQ(refusal_of_file(), " has 7 bytes, too few for a header");
   store(with_length(3) + "{}");
-  EXPECT_EQ(refusal_of_file(), " says that its header has 3 bytes, but only 2 follow");
+  EXPECT_EQ(refusal_of_file(), " states that its header has 3 bytes, but only 2 follow");
   store(with_length(~std::uint64_t{0}) + "{}");
   EXPECT_EQ(refusal_of_file(),
-            " says that its header has 18446744073709551615 bytes, but only 2 follow");
+            " states that its header has 18446744073709551615 bytes, but only 2 follow");
   store(with_length(100'000'001) + "{}");
   std::filesystem::resize_file(path_, 8 + 100'000'001);
   EXPECT_EQ(refusal_of_file(), " has a header of 100000001 bytes; at most 100000000 are allowed");
@@ -476,7 +476,8 @@ TEST_F(Safetensors, TensorsThatAreNotOfTheFormatAreRefused) {
   EXPECT_EQ(refused(R"({"dtype":4,"shape":[2],"data_offsets":[0,8]})"),
             ": tensor 'a' has a dtype that is not a string");
   EXPECT_EQ(refused(R"({"dtype":"F33","shape":[65],"data_offsets":[0,8]})"),
-            ": tensor 'a' has 8 bytes of data for 65 elements, less than a bit for each");
+            ": tensor 'a' has 8 bytes of data for 65 elements, which is less than one bit for each "
+            "element");
   EXPECT_EQ(refused(R"({"dtype":"F33","shape":[4294967296,4294967296],"data_offsets":[0,8]})"),
             ": tensor 'a' has the shape (4294967296, 4294967296), which overflows");
   for (std::string const shape :
@@ -558,7 +559,7 @@ TEST_F(Safetensors, AFileOfAnotherKindIsCalledWhatItIs) {
   EXPECT_EQ(is(std::string("\0\5\x16\7\0\2", 6)), " is an AppleDouble file");
   EXPECT_EQ(is("\n<!doctype HTML>"), " is a page in HTML");
   EXPECT_EQ(is("{\"weight_map\": {}}"), " is a text in JSON");
-  EXPECT_EQ(is("no weights at all").substr(0, 26), " says that its header has ");
+  EXPECT_EQ(is("no weights at all").substr(0, 26), " states that its header has ");
   auto const moved = folder_ / "__0_0.distcp";
   std::filesystem::rename(path_, moved);
   path_ = moved;
@@ -584,7 +585,7 @@ TEST_F(Safetensors, HeadersAreBounded) {
   auto const text = [](std::string const& name) { return "\"" + name + "\":\"\""; };
   EXPECT_EQ(refusal_of_header("{\"__metadata__\":" + many(100'000, text) + "}"), "no input_error");
   EXPECT_EQ(refusal_of_header("{\"__metadata__\":" + many(100'001, text) + "}"),
-            " has more than 100000 texts of metadata");
+            " has more than 100000 metadata entries");
   auto const entry = [&](std::string const& name) { return "\"" + name + tensor; };
   EXPECT_EQ(refusal_of_header(many(300'001, entry)), " has more than 300000 tensors");
   std::string shape = "[1";
@@ -667,9 +668,10 @@ TEST_F(Safetensors, WrongWritesAreRefused) {
       safetensors_writer(path_, std::vector{safetensors_entry{"a", stored_type::f32, {2}}, entry});
     });
   };
-  EXPECT_EQ(refused({"a", stored_type::f64, {1}}), ": tensor 'a' has a name that is taken");
+  EXPECT_EQ(refused({"a", stored_type::f64, {1}}),
+            ": tensor 'a' has the same name as another tensor");
   EXPECT_EQ(refused({"__metadata__", stored_type::f64, {1}}),
-            ": tensor '__metadata__' has a name that is taken");
+            ": tensor '__metadata__' has the same name as another tensor");
   EXPECT_EQ(refused({"i", stored_type::i64, {1}}),
             ": tensor 'i' is of type I64, not F64, F32 or BF16");
   EXPECT_EQ(refused({"d", stored_type::f32, std::vector<std::size_t>(65, 1)}),
@@ -677,7 +679,7 @@ TEST_F(Safetensors, WrongWritesAreRefused) {
   EXPECT_EQ(refused({"l", stored_type::f64, {std::size_t{1} << 62}}),
             ": tensor 'l' is too large, its shape is (4611686018427387904)");
   EXPECT_EQ(refused({"\xff", stored_type::f32, {1}}),
-            " cannot be written: a name or a text of its metadata is not UTF-8");
+            " cannot be written: a name or a metadata entry is not UTF-8");
 }
 
 TEST_F(Safetensors, PlacesThatCannotBeWrittenAreRefused) {

@@ -73,7 +73,7 @@ TEST(ShardingInfo, OtherTextsAreRefused) {
   EXPECT_EQ(refusal("{}" + std::string(50'000'000, ' ')),
             start + "has 50000002 bytes; at most 50000000 are allowed");
   std::string const fields =
-      start + "must give 'w' saved_offsets once, a list of up to 64 positions";
+      start + "must list 'w' with saved_offsets exactly once, as a list of up to 64 positions";
   for (std::string const value :
        {"1", "[1]", "{}", R"({"saved_offsets":1})", R"({"saved_offsets":{}})",
         R"({"saved_offsets":[-1]})", R"({"saved_offsets":[1.5]})", R"({"saved_offsets":[[1]]})",
@@ -96,8 +96,9 @@ TEST(ShardingInfo, OtherTextsAreRefused) {
     ends += '}';
   }
   EXPECT_NE(refusal(deep), "no input_error");
-  EXPECT_EQ(refusal(deep + "1" + ends),
-            start + "must give 'a' saved_offsets once, a list of up to 64 positions");
+  EXPECT_EQ(
+      refusal(deep + "1" + ends),
+      start + "must list 'a' with saved_offsets exactly once, as a list of up to 64 positions");
   EXPECT_EQ(refusal(R"({"w":{"saved_offsets":[],"a":)" + deep + "1" + ends + "}}"),
             "no input_error");
 }

@@ -376,7 +376,7 @@ def check_others(path):
             code, said = run(out / "real_weights", "tensors", file, out)
             counts["files of others in other forms refused"] += code == 2
             refusals[without_names(said.strip())] += 1
-            if code != 2 or "says that its header" in said:
+            if code != 2 or "states that its header" in said:
                 problems.append(f"{file.name}: {said}")
 
 

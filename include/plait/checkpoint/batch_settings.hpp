@@ -12,13 +12,14 @@ namespace plait::detail {
 inline constexpr char const* data_set_setting = "data_set";
 
 /// Adds the settings of the batches, which a resumed run must repeat, to the end of the other
-/// settings. They have a fingerprint of the data set and then its description; of a long
-/// description, they have the first 2000 bytes and a fingerprint of the whole text.
+/// settings. The setting of the data set is a fingerprint followed by the description of the data
+/// set. A long description is shortened to its first 2000 bytes and a fingerprint of the whole
+/// text.
 [[gnu::cold]] void add_settings_of_batches(checkpoint_settings& to, batch_description const& of);
 
 /// Returns `now` in a form that can be compared with `saved`. The settings of an older checkpoint
-/// can lack the description of the data set. It is then removed from `now`, too, unless the data
-/// set has adaptors now, which no such checkpoint had.
+/// can lack the description of the data set. The description is then removed from `now`, too,
+/// unless the data set now has adaptors, because no such checkpoint was written with adaptors.
 [[nodiscard]] [[gnu::cold]] checkpoint_settings settings_to_compare(
     checkpoint_settings now, checkpoint_settings const& saved);
 

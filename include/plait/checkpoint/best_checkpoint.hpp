@@ -18,10 +18,12 @@ namespace plait {
 
 /// The checkpoint with the best weights of a run.
 struct best_checkpoint {
-  std::int64_t step = 0;         ///< the number of steps that were done before it
-  double value = 0;              ///< the value of the measure
-  std::string measure{};         ///< the measure: "greater accuracy", "lower mean_loss"
-  std::filesystem::path path{};  ///< its folder, best-00000300 in the folder of checkpoints
+  std::int64_t step = 0;  ///< the number of steps that were done before the checkpoint
+  double value = 0;       ///< the value of the measure
+  std::string measure{};  ///< the measure and its better direction, such as "greater accuracy" or
+                          ///< "lower mean_loss"
+  std::filesystem::path
+      path{};  ///< the folder of the checkpoint, such as best-00000300 in the folder of checkpoints
 };
 
 namespace detail {
@@ -33,8 +35,8 @@ inline constexpr char const* best_value_setting = "best_value";
 
 [[nodiscard]] std::string best_value_text(double value);
 
-/// Checks the measure's value for the weights that may become the best, which all ranks have
-/// exchanged: it must be a number and equal on all ranks.
+/// Checks the value of the measure for the weights that may become the best: the value must be a
+/// number and equal on all ranks. The ranks have exchanged their values before.
 ///
 /// Errors: input_error, the same on all ranks.
 [[gnu::cold]] void check_best_value(best_measure const& measure,
@@ -43,10 +45,10 @@ inline constexpr char const* best_value_setting = "best_value";
 }  // namespace detail
 
 /// Finds the checkpoint with the best weights, which `checkpoint_options::best` keeps, in a folder
-/// of checkpoints. Returns nullopt if no complete one exists.
+/// of checkpoints. Returns nullopt if no complete checkpoint of best weights exists.
 ///
 /// Errors:  input_error if the folder or a manifest cannot be read.
-/// Threads: any rank may look while others write.
+/// Threads: any rank may call this function while others write.
 [[nodiscard]] std::optional<best_checkpoint> find_best(std::filesystem::path const& folder,
                                                        detail::disk& on = detail::the_disk());
 
@@ -64,7 +66,7 @@ namespace detail {
 /// Returns the path of the best weights in a folder of checkpoints: `plait::load_weights(trainer,
 /// plait::weights_folder(plait::best_weights("run")))`.
 ///
-/// Errors: input_error if there are none; the errors of find_best.
+/// Errors: input_error if the folder has no best weights; the errors of find_best.
 [[nodiscard]] std::filesystem::path best_weights(std::filesystem::path const& folder);
 
 }  // namespace plait

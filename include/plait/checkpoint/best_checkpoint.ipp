@@ -46,7 +46,7 @@ PLAIT_DECL void check_best_value(best_measure const& measure,
       },
       "; pass the result of trainer.evaluate, which is equal on all ranks");
   if (std::isnan(value(0)))
-    throw input_error({"checkpoints: after_evaluation was given nan as ", measure.name(),
+    throw input_error({"checkpoints: after_evaluation got nan as the value of ", measure.name(),
                        ", which is neither better nor worse than another value"});
 }
 
@@ -63,8 +63,8 @@ PLAIT_DECL std::optional<best_checkpoint> find_best(std::filesystem::path const&
     for (auto const& [name, value] : ext::read_manifest(found.path, on).settings)
       if (name == detail::best_setting) one.measure = value;
       else if (name == detail::best_value_setting) one.value = detail::best_value_from(value);
-    // Several checkpoints have best weights if a job was killed before it removed the previous
-    // ones.
+    // Several checkpoints of best weights exist if a job was killed before it removed the previous
+    // best weights.
     bool const greater = one.measure.starts_with("greater ");
     if (!best || (greater ? one.value > best->value : one.value < best->value)) best = one;
   }
@@ -79,10 +79,10 @@ PLAIT_DECL std::optional<best_checkpoint> find_best_by(best_measure const& measu
                                                        std::filesystem::path const& folder) {
   auto found = find_best(folder);
   if (found && found->measure != measure.text())
-    throw input_error({"checkpoint ", path_in_quotes(found->path), " has the best weights by ",
-                       in_quotes(found->measure), ", and checkpoint_options::best is ",
-                       in_quotes(measure.text()),
-                       " now; keep the measure, or move that folder away"});
+    throw input_error({"checkpoint ", path_in_quotes(found->path),
+                       " has the best weights according to ", in_quotes(found->measure),
+                       ", but checkpoint_options::best is ", in_quotes(measure.text()),
+                       " now; use the same measure, or move that folder away"});
   return found;
 }
 
@@ -95,8 +95,8 @@ PLAIT_DECL std::filesystem::path best_weights(std::filesystem::path const& folde
   if (!found)
     detail::file_name("folder of checkpoints", folder)
         .refuse(
-            "has no best weights; to keep them, a run sets checkpoint_options{.best = measure} "
-            "and calls after_evaluation(value)");
+            "has no best weights; to keep best weights, set checkpoint_options{.best = measure} in "
+            "the run and call after_evaluation(value)");
   return found->path;
 }
 

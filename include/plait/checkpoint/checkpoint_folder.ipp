@@ -26,7 +26,8 @@ PLAIT_DECL checkpoint_folder::checkpoint_folder(std::filesystem::path folder, fo
       lease_(path_, std::move(owner), disk_) {}
 
 PLAIT_DECL checkpoint_save checkpoint_folder::begin(std::int64_t step, bool is_best) {
-  if (step < 0) name_.refuse(concat({"takes no step ", step, ", which is negative"}));
+  if (step < 0)
+    name_.refuse(concat({"cannot have a checkpoint of step ", step, ", which is negative"}));
   lease_.require();
   if (lease_.is_locked()) clean();
   name_of begun{.step = step, .is_best = is_best, .lease = lease_.number_in_names()};
@@ -41,7 +42,7 @@ PLAIT_DECL checkpoint_save checkpoint_folder::begin(std::int64_t step, bool is_b
     (void)disk_.remove_folder(path_ / name);
     break;
   }
-  name_.fail("takes no new checkpoint", code);
+  name_.fail("cannot receive a new checkpoint", code);
 }
 
 PLAIT_DECL void checkpoint_folder::commit(checkpoint_save const& save,
@@ -75,7 +76,7 @@ PLAIT_DECL std::string checkpoint_folder::make_probe(std::span<std::byte const> 
     name += std::string(name_of::lease_word) + std::to_string(number);
   if (int const code = disk_.write_file(path_ / name, bytes); code != 0) {
     (void)disk_.remove_file(path_ / name);
-    name_.fail("takes no new file", code);
+    name_.fail("cannot receive a new file", code);
   }
   return name;
 }
@@ -84,16 +85,16 @@ PLAIT_DECL std::filesystem::path checkpoint_folder::made(std::filesystem::path p
                                                          std::string const& job, detail::disk& on) {
   detail::file_name const name(kind, path);
   if (path.empty() || path.native().find('\0') != std::string::npos)
-    name.refuse("cannot be used: its name is empty or has a byte that is 0");
-  if (job.empty()) name.refuse("cannot be used: the job has no name");
+    name.refuse("cannot be used: its name is empty or contains a null byte");
+  if (job.empty()) name.refuse("cannot be used: the name of the job is empty");
   if (!path.has_filename()) path = path.parent_path();  // 'a/' is the same folder as 'a'
   int code = on.make_folder(path);
   if (code != 0 && code != EEXIST) name.fail("cannot be made", code);
   // The parent is synchronised even if the folder exists: the process that made the folder may have
-  // been stopped before it did so.
+  // been stopped before it synchronised the parent.
   auto const above = path.parent_path();
   if ((code = on.sync_folder(above.empty() ? "." : above)) != 0)
-    name.fail("cannot be brought to the disk", code);
+    name.fail("cannot be synchronised to the disk", code);
   return path;
 }
 
@@ -117,11 +118,12 @@ PLAIT_DECL void checkpoint_folder::check(checkpoint_save const& save,
   auto const parts = name_of::from(save.name);
   if (!parts || parts->what != name_of::partial || parts->step != save.step ||
       parts->lease != lease_.number_in_names())
-    name.refuse("is not what begin() gave");
+    name.refuse("is not the save that begin() returned");
   if (manifest.step != save.step)
-    name.refuse(concat({"is of step ", save.step, ", but its manifest of step ", manifest.step}));
+    name.refuse(
+        concat({"is of step ", save.step, ", but its manifest is of step ", manifest.step}));
   if (manifest.job != job_)
-    name.refuse(concat({"is of job ", detail::in_quotes(job_), ", but its manifest of job ",
+    name.refuse(concat({"is of job ", detail::in_quotes(job_), ", but its manifest is of job ",
                         detail::in_quotes(manifest.job)}));
 }
 
@@ -151,8 +153,8 @@ PLAIT_DECL void checkpoint_folder::commit_or_throw(checkpoint_save const& save,
   for (auto const& one : old)
     if (!one.job.empty() && one.job != job_)
       detail::file_name("checkpoint", one.path)
-          .refuse(concat({"is there and belongs to job ", detail::in_quotes(one.job), ", not to ",
-                          detail::in_quotes(job_)}));
+          .refuse(concat({"already exists and belongs to job ", detail::in_quotes(one.job),
+                          ", not to ", detail::in_quotes(job_)}));
   int moved = ENOENT;
   if (last.lease == 0) {
     // If the job is killed now, list_checkpoints and the next begin() find the old checkpoint under
@@ -171,9 +173,9 @@ PLAIT_DECL void checkpoint_folder::commit_or_throw(checkpoint_save const& save,
     must(disk_.rename(from, to));
   }
   if (int const code = disk_.sync_folder(path_); code != 0)
-    name.fail("is written, but its name cannot be brought to the disk", code);
-  // The call throws if the folder has a newer owner, whose list may name the old files; they then
-  // stay.
+    name.fail("is written, but its name cannot be synchronised to the disk", code);
+  // The call throws if the folder has a newer owner. The list of the newer owner may name the old
+  // files, so they then stay.
   lease_.require();
   std::erase_if(old, [&](auto const& one) { return one.job != job_; });
   (void)discard(old);
@@ -211,8 +213,8 @@ PLAIT_DECL void checkpoint_folder::clean() {
       continue;
     }
     auto const found = detail::look_at_checkpoint(path, parts->step, disk_);
-    // An elastic job's checkpoint that does not count and has no manifest was being removed, even
-    // if a power failure has undone the rename that marks it.
+    // A checkpoint of an elastic job that is in no list and has no manifest was being removed, even
+    // if a power failure has undone the rename that marks this.
     bool const is_empty = !counted.has(*parts) && found.job.empty();
     if (parts->what == name_of::removing || is_empty) {
       if (found.job.empty() || found.job == job_) remains.push_back(path);
@@ -223,11 +225,11 @@ PLAIT_DECL void checkpoint_folder::clean() {
       else if (found.complete()) (void)disk_.rename(path, last);  // rename fails if `last` exists
     }
   }
-  // Names are synchronised first: a power failure must not give a folder that is being removed its
-  // old name, nor take the name of its replacement.
+  // Names are synchronised first. Otherwise a power failure could restore the old name of a folder
+  // that is being removed, or undo the name of its replacement.
   if ((remains.empty() && replaced.empty()) || disk_.sync_folder(path_) != 0) return;
   for (auto const& path : remains) (void)remove(path);
-  // Throws if the folder has a newer owner: the replacements may then not count.
+  // Throws if the folder has a newer owner, because the replacements may then be ignored.
   if (!replaced.empty()) lease_.require();
   (void)discard(replaced);
 }

@@ -20,8 +20,9 @@ namespace plait::ext {
 struct found_checkpoint {
   std::int64_t step = 0;
   std::filesystem::path path{};
-  std::string job{};  ///< the job that its manifest names
-  /// A sentence that says why the checkpoint cannot be used; empty if it is complete.
+  std::string job{};  ///< the name of the job in the manifest
+  /// The reason why the checkpoint cannot be used, as a sentence; empty if the checkpoint is
+  /// complete.
   std::string damage{};
 
   [[nodiscard]] bool complete() const { return damage.empty(); }
@@ -31,15 +32,15 @@ struct found_checkpoint {
 
 namespace plait::detail {
 
-/// Lists the files of a checkpoint, including those in its folder of optimizer states.
+/// Lists the files of a checkpoint, including the files in its folder of optimizer states.
 [[nodiscard]] int files_of(std::filesystem::path const& checkpoint, disk::links symbolic, disk& on,
                            std::vector<std::string>& out);
 
 /// Reads a checkpoint's manifest and checks that its files exist.
 found_checkpoint look_at_checkpoint(std::filesystem::path const& path, std::int64_t step, disk& on);
 
-/// Returns the checkpoints of best weights, or all other checkpoints, as the public
-/// list_checkpoints does.
+/// Returns the checkpoints of best weights or, like the public list_checkpoints, all other
+/// checkpoints.
 std::vector<found_checkpoint> list_checkpoints(std::filesystem::path const& folder, bool are_best,
                                                disk& on);
 
@@ -48,25 +49,25 @@ std::vector<found_checkpoint> list_checkpoints(std::filesystem::path const& fold
 namespace plait::ext {
 
 /// Returns the checkpoints of a folder, the newest first. If the folder does not exist, the list is
-/// empty. A damaged checkpoint is listed with its reason, so that a caller can take the next
+/// empty. A damaged checkpoint is listed with the reason, so that a caller can use the next
 /// checkpoint. The tensors in the files are not read here; state_reader checks their CRC-32.
 ///
-/// While a checkpoint is being replaced by a new checkpoint of the same step, the old one is listed
-/// until the new one is complete. In the folder of an elastic job, the checkpoints that count for
-/// its newest owner are listed, see counted_checkpoints. Checkpoints of best weights are not
-/// listed, see find_best.
+/// While a checkpoint is being replaced by a new checkpoint of the same step, the old checkpoint is
+/// listed until the new checkpoint is complete. In the folder of an elastic job, only the
+/// checkpoints that are valid for the folder's newest owner are listed, see counted_checkpoints.
+/// Checkpoints of best weights are not listed, see find_best.
 ///
 /// Errors:  input_error if the folder cannot be read.
-/// Threads: any rank may call it while other ranks write.
+/// Threads: any rank may call this function while other ranks write.
 inline std::vector<found_checkpoint> list_checkpoints(std::filesystem::path const& folder,
                                                       detail::disk& on = detail::the_disk()) {
   return detail::list_checkpoints(folder, false, on);
 }
 
 /// Returns true if this host sees the probe `name` with `bytes` in a folder of checkpoints, which
-/// checkpoint_folder::make_probe wrote, perhaps on another host. Until `patience` has passed it
-/// tries again, because network file systems cache names, and also the fact that a name does not
-/// exist.
+/// checkpoint_folder::make_probe wrote, perhaps on another host. The function tries again until
+/// `patience` has passed, because network file systems cache names, and also the fact that a name
+/// does not exist.
 ///
 /// Errors: none; the result is false for a probe that cannot be read.
 bool sees_probe(std::filesystem::path const& folder, std::string_view name,

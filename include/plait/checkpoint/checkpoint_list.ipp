@@ -49,7 +49,7 @@ PLAIT_DECL found_checkpoint look_at_checkpoint(std::filesystem::path const& path
     std::set<std::string_view> const files(list.begin(), list.end());
     for (auto const& block : manifest.blocks)
       if (!files.contains(block.file))
-        name.refuse(concat({"lacks the file ", in_quotes(block.file), " of its manifest"}));
+        name.refuse(concat({"lacks the file ", in_quotes(block.file), " that its manifest names"}));
   } catch (input_error const& problem) {
     out.damage = problem.what();
   }

@@ -17,9 +17,10 @@
 
 namespace plait {
 
-/// The measure by which weights are compared to keep the best: a measure of `trainer.evaluate`, as
-/// in `{.best = plait::measures::accuracy{}}`, or a number that the program computes itself, named
-/// as in `{.best = {"words per error", plait::better::greater}}`.
+/// The measure by which weights are compared to find the best weights. It is a measure of
+/// `trainer.evaluate`, as in `{.best = plait::measures::accuracy{}}`, or a number that the program
+/// computes itself, with a name and a direction, as in `{.best = {"words per error",
+/// plait::better::greater}}`.
 ///
 /// Errors: input_error for a name that is empty or has more than 100 characters.
 class best_measure {
@@ -30,10 +31,10 @@ class best_measure {
   template <measure Measure>
   best_measure(Measure const&) : best_measure(of<Measure>()) {  // NOLINT: implicit
     static_assert(says_what_is_better<Measure>,
-                  "checkpoint_options::best: this measure does not say which of its values are "
-                  "better; give it `static std::string name()` and `static constexpr plait::better "
-                  "is_better = plait::better::greater;` (or lower), or write {.best = {\"name\", "
-                  "plait::better::greater}}");
+                  "checkpoint_options::best: this measure does not declare which of its values are "
+                  "better; declare `static std::string name()` and `static constexpr plait::better "
+                  "is_better = plait::better::greater;` (or lower) in it, or write {.best = "
+                  "{\"name\", plait::better::greater}}");
   }
 
   [[nodiscard]] bool is_given() const { return !name_.empty(); }
@@ -63,27 +64,30 @@ class best_measure {
   better which_ = better::lower;
 };
 
-/// The options of checkpoints: where they are written, and when.
+/// The options of checkpoints: the folder, the steps at which they are written, and the way in
+/// which they are kept and checked.
 struct checkpoint_options {
-  /// The folder of the checkpoints, which all ranks must see; it is made if it does not exist.
+  /// The folder of the checkpoints. All ranks must see this folder; it is made if it does not
+  /// exist.
   std::filesystem::path folder{};
   /// The number of steps from one checkpoint to the next. With 0, only `save` makes checkpoints.
   std::int64_t every = 0;
-  /// The number of checkpoints that are kept. Older checkpoints are removed when a newer one is
-  /// complete.
+  /// The number of checkpoints that are kept. Older checkpoints are removed when a newer checkpoint
+  /// is complete.
   int keep = 3;
-  /// The measure that chooses the best weights, which are kept in a folder of their own in addition
-  /// to `keep` checkpoints. `checkpoints::after_evaluation` takes its values.
+  /// The measure by which the best weights are chosen. The best weights are kept in a separate
+  /// checkpoint, in addition to `keep` checkpoints. Pass the values of the measure to
+  /// `checkpoints::after_evaluation`.
   best_measure best{};
   /// If true, a failed write of a checkpoint is an error; otherwise training continues.
   bool required = false;
   /// If true, `resume` compares the bytes of a checkpoint with their CRC-32 before it uses them.
   bool verify = true;
-  /// Names of settings that may differ from their values in the checkpoint: "schedule",
+  /// Names of settings whose values may differ from the values in the checkpoint: "schedule",
   /// "learning_rate", "global_batch", ...
   std::vector<std::string> allow{};
-  /// Bytes of the program's own that are stored in each checkpoint, until `set_extra` replaces
-  /// them; 16 MiB at most. A resumed run takes them from the checkpoint.
+  /// Data of the program itself, at most 16 MiB, that is stored in each checkpoint until
+  /// `set_extra` replaces it. A resumed run gets this data from the checkpoint.
   std::vector<std::byte> extra{};
 };
 
@@ -95,19 +99,18 @@ inline constexpr std::array compared_options{".every", ".keep", ".required", ".v
 
 [[nodiscard]] std::vector<std::uint64_t> numbers_of(checkpoint_options const& of);
 
-/// Writes to stderr that the checkpoint of `step` is missing, why, and what to do.
+/// Writes to stderr that the checkpoint of `step` is missing, with the reason `why` and a remedy.
 [[gnu::cold]] void say_missing(std::int64_t step, std::string const& why);
 
 /// Names and values of the settings that a resumed run must repeat.
 using checkpoint_settings = std::vector<std::pair<std::string, std::string>>;
 
 /// Returns the names of settings that may differ between a checkpoint and the present run. If
-/// `allow` names the optimizer, its hyperparameters may differ, too; they are the settings that
-/// follow it. The kind of device may differ, unless both runs promise bit-identical results
+/// `allow` contains the optimizer, its hyperparameters, which are the settings that follow it, may
+/// differ, too. The kind of device may differ, unless both runs promise bit-identical results
 /// (`reproducible`) and the checkpoint stores a kind.
 ///
-/// Errors: input_error for a name that is not a setting, neither of the checkpoint nor of the
-///         present run.
+/// Errors: input_error for a name that is a setting of neither the checkpoint nor the present run.
 [[nodiscard]] [[gnu::cold]] std::vector<std::string_view> allowed_settings(
     std::vector<std::string> const& allow, checkpoint_settings const& saved,
     checkpoint_settings const& now);

@@ -17,7 +17,7 @@ PLAIT_DECL best_measure::best_measure(std::string name, better which)
     : name_(std::move(name)), which_(which) {
   if (name_.empty() || name_.size() > 100)
     throw input_error({"checkpoint_options::best has a name of ", name_.size(),
-                       " characters; it must have from 1 to 100"});
+                       " characters; use a name of 1 to 100 characters"});
 }
 
 }  // namespace plait
@@ -30,11 +30,11 @@ PLAIT_DECL std::vector<std::uint64_t> numbers_of(checkpoint_options const& of) {
 }
 
 PLAIT_DECL void say_missing(std::int64_t step, std::string const& why) {
-  std::fprintf(
-      stderr,
-      "plait: the checkpoint of step %lld is missing, and training continues: %s; mend that "
-      "before the next one, or let it end the job (checkpoint_options::required)\n",
-      static_cast<long long>(step), why.c_str());
+  std::fprintf(stderr,
+               "plait: the checkpoint of step %lld is missing, and training continues: %s; correct "
+               "this before the next checkpoint, or set checkpoint_options::required so that a "
+               "missing checkpoint ends the job\n",
+               static_cast<long long>(step), why.c_str());
 }
 
 PLAIT_DECL std::vector<std::string_view> allowed_settings(std::vector<std::string> const& allow,
@@ -54,8 +54,8 @@ PLAIT_DECL std::vector<std::string_view> allowed_settings(std::vector<std::strin
     }
     if (std::ranges::find(out, std::string_view(name)) != out.end()) continue;
     known.back() = '.';
-    throw input_error({"checkpoint_options::allow has ", in_quotes(name),
-                       ", which is not a setting; there are", known});
+    throw input_error({"checkpoint_options::allow contains ", in_quotes(name),
+                       ", which is not a setting; the settings are", known});
   }
   auto const has = [](checkpoint_settings const& settings, std::string_view name) {
     return std::ranges::any_of(settings, [&](auto const& one) { return one.first == name; });

@@ -36,15 +36,15 @@ namespace plait {
 ///
 /// A checkpoint stores whole parameters and does not depend on the number of ranks: a run of 8
 /// ranks can be resumed with 4. Each rank copies its part at the end of a step, and a separate
-/// thread of the rank writes the copy while training continues. Every element is written once. All
-/// ranks call the same functions in the same order. If `allow` accepts other settings, a tensor
-/// that the checkpoint lacks starts as in a new training.
+/// thread of the rank writes the copy while training continues. Every element is written by exactly
+/// one rank. All ranks call the same functions in the same order. If `allow` accepts settings that
+/// differ, a tensor that the checkpoint lacks starts as in a new training.
 ///
-/// Moves:  while a checkpoint is written, one small all-reduce in each step, by which all ranks
-///         learn at the same step that the checkpoint is complete or has failed.
-/// Cost:   on the host, as many bytes as this rank saves, `plan::host_bytes`. The step at whose end
-///         a checkpoint is saved waits until these bytes are copied, and also for the previous
-///         checkpoint if it is still being written.
+/// Moves:  while a checkpoint is being written, one small all-reduce in each step. From it, all
+///         ranks learn at the same step that the checkpoint is complete or has failed.
+/// Cost:   host memory for the bytes that this rank saves (`plan::host_bytes`). The step at whose
+///         end a checkpoint is saved waits until these bytes are copied and, if the previous
+///         checkpoint is still being written, also for that checkpoint.
 /// Errors: input_error, on all ranks, for a checkpoint of another model or of other settings, for a
 ///         name in `allow` that is not a setting, and if none of the existing checkpoints can be
 ///         used.
@@ -59,7 +59,8 @@ namespace plait {
 ///     saves.finish();
 class checkpoints {
  public:
-  /// Makes the object that saves a trainer and the position in the batches on which it is trained.
+  /// Makes the object that saves the state of a trainer, and the position in the batches on which
+  /// the trainer is trained.
   template <class Trainer, class Batches>
   [[gnu::cold]] checkpoints(Trainer& trainer, Batches& batches, checkpoint_options options)
       : checkpoints(trainer.state(), batches.description(), batches.steps_per_epoch(),
@@ -80,22 +81,24 @@ class checkpoints {
   /// batch: `for (auto const& batch : batches.from(saves.resume()))`.
   ///
   /// Errors: input_error that names the settings that differ, with both values, or the part of the
-  ///         checkpoint that cannot be read; also if there are checkpoints and all are damaged.
+  ///         checkpoint that cannot be read; also input_error if there are checkpoints and all of
+  ///         them are damaged.
   [[gnu::cold]] std::uint64_t resume();
 
-  /// Makes a checkpoint if the number of steps is a multiple of `every`; call it after each step.
+  /// Makes a checkpoint if the number of steps is a multiple of `every`; call this function after
+  /// each step.
   void after_step();
 
-  /// Makes a checkpoint of the trainer's present state. Returns when the state is copied, while the
-  /// copy is being written.
+  /// Makes a checkpoint of the trainer's present state. Returns as soon as the state is copied; the
+  /// copy is then written in the background.
   void save() { save_as({}); }
 
-  /// Takes the value of `checkpoint_options::best`; call it after an evaluation. `value` is equal
-  /// on all ranks, as trainer.evaluate returns it. If `value` is better than all earlier values,
-  /// including values before the run was resumed, the trainer's present weights replace the best
-  /// weights, and the result is true.
+  /// Receives the value of the measure `checkpoint_options::best`; call this function after an
+  /// evaluation. `value` must be equal on all ranks, as the results of trainer.evaluate are. If
+  /// `value` is better than all earlier values, including values before the run was resumed, the
+  /// trainer's present weights replace the best weights, and the result is true.
   ///
-  /// Waits for a checkpoint that is being written.
+  /// Waits first if a checkpoint is still being written.
   /// Errors: input_error, on all ranks, if checkpoint_options::best has no measure, for values that
   ///         differ between ranks, and for a NaN.
   bool after_evaluation(double value);
@@ -110,25 +113,25 @@ class checkpoints {
   /// root has written the reason to stderr.
   [[nodiscard]] std::string const& problem() const { return problem_; }
   /// Returns a sentence about an older checkpoint that could not be removed after the last
-  /// checkpoint; "" if all could.
+  /// checkpoint; "" if all could be removed.
   [[nodiscard]] std::string const& warning() const { return warning_; }
   /// Returns the checkpoint from which the job was resumed; an empty path if it was not resumed.
   [[nodiscard]] std::filesystem::path const& from() const { return from_; }
   /// Returns the reasons why `resume` has skipped newer checkpoints. Rank 0 has the reasons for all
-  /// that it read.
+  /// checkpoints that it has read.
   [[nodiscard]] std::vector<std::string> const& left_out() const { return left_out_; }
   /// Returns true if no step has been trained since the last checkpoint that was begun or from
   /// which the run was resumed.
   [[nodiscard]] bool is_saved() const {
     return state_->step() == std::max<std::int64_t>(last_saved_, 0);
   }
-  /// Sets the bytes of the program's own that each later checkpoint stores; rank 0's bytes are
-  /// stored.
+  /// Sets the program's own data that is stored in each later checkpoint. Only the data of rank 0
+  /// is stored.
   ///
   /// Errors: input_error for more than 16 MiB.
   void set_extra(std::vector<std::byte> extra);
-  /// The program's own bytes, as last set by set_extra, the resumed checkpoint or
-  /// checkpoint_options.
+  /// The program's own data, as last set by set_extra, by the checkpoint from which the run was
+  /// resumed, or by checkpoint_options.
   [[nodiscard]] std::vector<std::byte> const& extra() const { return extra_; }
 
  private:
@@ -137,7 +140,8 @@ class checkpoints {
   struct saving {
     ext::checkpoint_save at;
     ext::checkpoint_manifest manifest;
-    std::optional<double> value{};  // the measure's value; only for best weights
+    std::optional<double>
+        value{};  // the value of the measure; only for a checkpoint of the best weights
     bool is_committing = false;
     std::atomic<progress> mine{progress::running};
     std::string problem{};
@@ -146,8 +150,8 @@ class checkpoints {
 
   [[nodiscard]] bool is_root() const { return state_->rank() == 0; }
 
-  /// Makes a checkpoint; if `value` is given, a checkpoint of the best weights, for which the
-  /// measure has this value.
+  /// Makes a checkpoint. If `value` is given, it is a checkpoint of the best weights, and `value`
+  /// is the value of the measure for them.
   [[gnu::cold]] void save_as(std::optional<double> value);
 
   /// Runs work() in the thread that writes checkpoints.
@@ -170,8 +174,8 @@ class checkpoints {
   }
   void fail(char const* why);
 
-  /// Exchanges the state of the checkpoint that is being written with the other ranks, and takes
-  /// the next step of its completion.
+  /// Exchanges with the other ranks how far each rank has written its part of the checkpoint, and
+  /// begins the next phase of the checkpoint when all ranks are ready for it.
   void proceed();
 
   /// Encodes the message that a rank sends to all others: two numbers, and the text of its error.
@@ -184,7 +188,7 @@ class checkpoints {
     if (is_root()) detail::say_missing(step, problem_);
   }
 
-  /// Calls work() on each rank. If it throws on one rank, all ranks throw.
+  /// Calls work() on each rank. If work() throws on one rank, all ranks throw.
   template <class Work>
   void on_all(char const* what, Work work) {
     std::string mine;
@@ -229,11 +233,13 @@ class checkpoints {
 
   struct found_here {
     std::int64_t step = 0;
-    /// The name of its folder, which is not the usual one for a replaced checkpoint.
+    /// The name of the checkpoint's folder, which differs from the usual name if the checkpoint is
+    /// being replaced.
     std::string name{};
   };
-  /// Returns the newest complete checkpoint after skipping the `older` newest. If checkpoints exist
-  /// and none can be used, `problem_` has the reason on all ranks; if none exists, it is empty.
+  /// Skips the newest `older` checkpoints and returns the newest complete checkpoint among the
+  /// others. If checkpoints exist but none can be used, `problem_` has the reason on all ranks; if
+  /// no checkpoint exists, `problem_` is empty.
   ///
   /// Errors: input_error if the folder cannot be listed.
   [[nodiscard]] [[gnu::cold]] std::optional<found_here> newest(std::uint64_t older);
@@ -272,7 +278,7 @@ class checkpoints {
   std::filesystem::path from_{};
   std::int64_t last_saved_ = -1;
   bool is_new_run_ = !state_->is_held();
-  // The step of the newest checkpoint when this object was made.
+  // The step of the newest checkpoint in the folder at the time when this object was made.
   std::optional<std::int64_t> found_{};
   std::optional<best_checkpoint> best_{};
   int exceptions_ = std::uncaught_exceptions();

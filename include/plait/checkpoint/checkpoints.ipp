@@ -50,7 +50,7 @@ PLAIT_DECL std::uint64_t checkpoints::resume() {
     if (!found)
       throw input_error(
           {"folder of checkpoints ", detail::path_in_quotes(options_.folder),
-           " has checkpoints, but none can be used; to start again, name another folder: ",
+           " has checkpoints, but none can be used; to start again, use another folder: ",
            problem_});
     auto const folder = options_.folder / found->name;
     std::uint64_t batch = 0;
@@ -86,8 +86,8 @@ PLAIT_DECL void checkpoints::after_step() {
 PLAIT_DECL bool checkpoints::after_evaluation(double value) {
   if (!options_.best.is_given())
     throw input_error(
-        "checkpoints: after_evaluation was called without a measure; write "
-        "checkpoint_options{.best = plait::measures::mean_loss{}}, or another one");
+        "checkpoints: after_evaluation was called, but no measure is set; set "
+        "checkpoint_options{.best = plait::measures::mean_loss{}}, or another measure");
   refuse_mixed_runs();
   detail::check_best_value(options_.best,
                            state_->of_all_ranks({std::bit_cast<std::uint64_t>(value)}));
@@ -98,8 +98,8 @@ PLAIT_DECL bool checkpoints::after_evaluation(double value) {
 }
 
 PLAIT_DECL void checkpoints::finish() {
-  // All ranks exchange their state in each iteration, so that a rank that is done waits for the
-  // others at most one iteration.
+  // All ranks exchange their state in each iteration, so that a rank that has finished learns of
+  // the others at most one iteration later.
   while (saving_) {
     proceed();
     if (saving_) std::this_thread::sleep_for(std::chrono::milliseconds(5));
@@ -108,9 +108,8 @@ PLAIT_DECL void checkpoints::finish() {
 
 PLAIT_DECL void checkpoints::set_extra(std::vector<std::byte> extra) {
   if (extra.size() > detail::most_extra_bytes)
-    throw input_error({"checkpoints: ", extra.size(),
-                       " bytes were given to keep for the program; at most ",
-                       detail::most_extra_bytes, " are"});
+    throw input_error({"checkpoints: the program's extra data has ", extra.size(),
+                       " bytes; at most ", detail::most_extra_bytes, " are allowed"});
   extra_ = std::move(extra);
 }
 
@@ -170,7 +169,7 @@ PLAIT_DECL void checkpoints::proceed() {
     run([now = saving_.get(), folder = &*folder_, keep = std::size_t(options_.keep)] {
       now->manifest.blocks = detail::blocks_in(now->at.path);
       folder->commit(now->at, now->manifest);
-      try {  // the checkpoint is complete even if older ones cannot be removed
+      try {  // the checkpoint is complete even if older checkpoints cannot be removed
         for (auto const& problem : now->value ? folder->remove_other_best(now->at.step)
                                               : folder->remove_older(now->at.step, keep))
           now->problem = problem;
@@ -226,11 +225,10 @@ PLAIT_DECL void checkpoints::open_folder() {
     on_all("be used", [&] {
       constexpr std::chrono::seconds patience{2};
       if (!ext::sees_probe(options_.folder, probe, bytes, patience))
-        throw input_error(
-            {"folder of checkpoints ", detail::path_in_quotes(options_.folder), ": rank ",
-             state_->rank(),
-             " does not see there what rank 0 has written; give a folder that all hosts "
-             "share"});
+        throw input_error({"folder of checkpoints ", detail::path_in_quotes(options_.folder),
+                           ": rank ", state_->rank(),
+                           " does not see a file that rank 0 has written there; use a folder that "
+                           "all hosts share"});
     });
   } catch (...) {
     if (folder_) folder_->remove_probe(probe);
@@ -258,7 +256,7 @@ PLAIT_DECL void checkpoints::find_best_so_far() {
 
 PLAIT_DECL std::optional<checkpoints::found_here> checkpoints::newest(std::uint64_t older) {
   enum : std::uint64_t { is_listed, is_unusable, is_unlisted } outcome = is_listed;
-  std::uint64_t found = 0;  // the step of the checkpoint + 1; 0: none
+  std::uint64_t found = 0;  // the step of the checkpoint + 1; 0 if there is no checkpoint
   std::string text;         // the name of its folder, or the error
   if (is_root()) try {
       for (auto const& one : ext::list_checkpoints(options_.folder)) {
@@ -292,8 +290,8 @@ PLAIT_DECL void checkpoints::check(ext::checkpoint_manifest const& manifest,
   std::string all;
   for (auto const& one : found) all += (all.empty() ? "" : ", ") + one;
   throw input_error({"checkpoint ", detail::path_in_quotes(folder), ": ", all,
-                     "; resume with the same settings, or allow others: checkpoint_options::allow, "
-                     "--allow of train_gpt"});
+                     "; resume with the same settings, or list the settings that may differ in "
+                     "checkpoint_options::allow (--allow of train_gpt)"});
 }
 
 PLAIT_DECL void checkpoints::refuse_mixed_runs() const {
@@ -301,7 +299,7 @@ PLAIT_DECL void checkpoints::refuse_mixed_runs() const {
   throw input_error(
       {"folder of checkpoints ", detail::path_in_quotes(options_.folder),
        " has checkpoints of another run, up to step ", *found_,
-       "; continue from there (resume, --resume of train_gpt), or name another folder"});
+       "; continue that run (call resume, or pass --resume to train_gpt), or use another folder"});
 }
 
 PLAIT_DECL bool checkpoints::is_undamaged(detail::state_reader& reader) {
@@ -351,9 +349,10 @@ PLAIT_DECL std::uint64_t checkpoints::next_batch(std::uint64_t samples,
   auto const& of = batches_;
   std::uint64_t const epoch = samples / of.data_set, rest = samples % of.data_set;
   if (rest % of.samples != 0)
-    throw input_error({"checkpoint ", detail::path_in_quotes(folder), ": global_batch is ",
-                       of.samples, " samples now, and ", rest,
-                       " samples of an epoch have been taken, which is not a multiple of that"});
+    throw input_error(
+        {"checkpoint ", detail::path_in_quotes(folder), ": global_batch is ", of.samples,
+         " samples now, and ", rest,
+         " samples of the epoch have been used, which is not a multiple of this global batch"});
   return epoch * steps_per_epoch_ + std::min<std::uint64_t>(rest / of.samples, steps_per_epoch_);
 }
 

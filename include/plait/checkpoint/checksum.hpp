@@ -12,8 +12,8 @@
 
 namespace plait::ext {
 
-/// Returns the CRC-32 (the one of zlib and gzip) of `bytes`. To compute it in parts, pass the
-/// CRC-32 of the preceding bytes as `before`.
+/// Returns the CRC-32 of `bytes`, as zlib and gzip define it. To compute the CRC-32 of data in
+/// several parts, pass the CRC-32 of the preceding parts as `before`.
 std::uint32_t checkpoint_crc(std::span<std::byte const> bytes, std::uint32_t before = 0);
 
 /// Returns the CRC-32 of a tensor's data in a file.

@@ -20,8 +20,9 @@ namespace plait::detail {
 inline constexpr std::string_view lock_start = "plait.lock-", list_start = "plait.list-";
 inline constexpr std::size_t most_lease_bytes = 16'000'000;
 
-/// The content of the files plait.lock-N and plait.list-N: the owner of a folder of checkpoints,
-/// and the earlier checkpoints that it continues. Neither file is ever changed.
+/// The content of a file plait.lock-N or plait.list-N: the owner of a folder of checkpoints, and
+/// the names of the earlier checkpoints that this owner recognises as valid. Neither file is ever
+/// changed.
 struct lease_text {
   std::string job{};
   std::string id{};             ///< an elastic job's id; "" for a job with fixed ranks
@@ -44,16 +45,16 @@ struct lease_text {
   static std::uint32_t crc_of(nlohmann::json const& of);
 };
 
-/// Decides which checkpoints in a folder count, that is, which may be listed and resumed from. A
-/// checkpoint that a job with fixed ranks has written always counts. A checkpoint of an elastic job
-/// counts if the newest list (plait.list-N) names it, or if the owner that wrote the newest list
-/// has also written the checkpoint.
+/// Decides which checkpoints in a folder are valid ("count"), so that they may be listed and
+/// resumed from. A checkpoint that a job with fixed ranks has written is always valid. A checkpoint
+/// of an elastic job is valid if the newest list (plait.list-N) names it, or if it was written by
+/// the owner that wrote the newest list.
 ///
 /// Without this rule, a former owner that was suspended and is then continued could damage the run
 /// of its successor.
 /// Example: owner 6 is stopped before it renames its save to step-00000300.lease-6-3. Owner 7
 /// writes plait.list-7, which names step-00000200.lease-6-2. When owner 6 continues, it renames its
-/// save, but no list names that checkpoint, so that it never counts.
+/// save, but no list names that checkpoint, so the checkpoint never becomes valid.
 class counted_checkpoints {
  public:
   /// Errors: input_error if the folder or its newest list cannot be read; a missing folder is
@@ -61,14 +62,14 @@ class counted_checkpoints {
   counted_checkpoints(std::filesystem::path const& folder, disk& on);
 
   [[nodiscard]] std::vector<std::string> const& names() const { return names_; }
-  /// Returns the greatest number after `start` in the names of the folder's files; 0 if there is
-  /// none.
+  /// Returns the greatest number that follows `start` in the names of the folder's files; 0 if no
+  /// name begins with `start`.
   [[nodiscard]] std::int64_t newest(std::string_view start) const;
-  /// Returns the greatest number of any lease that names mention, even if a user has removed its
-  /// lock file.
+  /// Returns the greatest lease number that appears in the names of files and folders, even if a
+  /// user has removed the lock file of that lease.
   [[nodiscard]] std::int64_t greatest_lease() const;
-  /// Returns the names of plait's own files, sorted. If they differ from an earlier result, another
-  /// process is working in the folder.
+  /// Returns the names of the files and folders that plait has made, sorted. If they differ from an
+  /// earlier result, another process is working in the folder.
   [[nodiscard]] std::vector<std::string> own_names() const;
 
   [[nodiscard]] bool has(checkpoint_name const& name) const;
@@ -78,8 +79,9 @@ class counted_checkpoints {
   }
 
  private:
-  /// Returns the key by which checkpoints of a step are sorted, the preferred first: the owner's
-  /// checkpoints, then checkpoints of earlier elastic jobs, then others.
+  /// Returns the key by which the checkpoints of one step are sorted, with the preferred checkpoint
+  /// first: checkpoints of the present owner, then checkpoints of earlier elastic jobs, then all
+  /// others.
   [[nodiscard]] std::tuple<int, std::int64_t, std::int64_t, int, std::string_view> place(
       checkpoint_name const& of) const;
 

@@ -39,8 +39,8 @@ PLAIT_DECL lease_text lease_text::read(std::filesystem::path const& path, disk& 
   }
   if (!holds)
     name.refuse(
-        "is damaged; if no process uses the folder, remove this file: then all checkpoints in the "
-        "folder count");
+        "is damaged; if no process uses the folder, remove this file; then all checkpoints in the "
+        "folder can be used");
   out.job = in["job"].template get<std::string>();
   out.id = in["id"].template get<std::string>();
   out.generation = in["generation"].template get<std::int64_t>();

@@ -27,11 +27,12 @@ class disk {
   virtual ~disk() = default;
 
   virtual int make_folder(path const&) = 0;
-  /// Makes a new file and never overwrites an existing one. On return its data is on the disk, but
-  /// its name may not be, see sync_folder.
+  /// Makes a new file and never overwrites an existing one. On return the data of the file is on
+  /// the disk, but its name may not be; see sync_folder.
   virtual int write_file(path const&, std::span<std::byte const>) = 0;
-  /// Errors: input_error, as open_file throws it; also input_error for a file of more than `most`
-  ///         bytes.
+  /// Returns the content of a file.
+  ///
+  /// Errors: the input_error of open_file; also input_error for a file of more than `most` bytes.
   virtual std::string read_file(path const&, std::size_t most, char const* kind) = 0;
   /// Renames a file or folder; `to` must not exist.
   virtual int rename(path const& from, path const& to) = 0;
@@ -39,16 +40,16 @@ class disk {
   virtual int remove_folder(path const&) = 0;
   /// Synchronises the names in a folder to the disk.
   virtual int sync_folder(path const&) = 0;
-  /// Lists the names in a folder, unsorted.
+  /// Stores the names of the files in a folder in the vector, unsorted.
   virtual int names(path const&, links, std::vector<std::string>&) = 0;
-  /// Gives a file a second name; returns EEXIST if the name exists. If the file system has no hard
-  /// links, the file is renamed instead.
+  /// Adds a second name, `to`, to a file; returns EEXIST if that name exists. If the file system
+  /// has no hard links, renames the file instead.
   virtual int link(path const& from, path const& to) = 0;
   enum class lock_for { one, many };
   enum class lock_of { any_file, old_file };
   /// Locks a file for this process, exclusively (lock_for::one) or shared (lock_for::many). Returns
-  /// EWOULDBLOCK if another process has a lock that excludes it. A missing file is made, unless
-  /// lock_of::old_file is passed.
+  /// EWOULDBLOCK if another process holds a lock that conflicts with this lock. A missing file is
+  /// made, unless lock_of::old_file is passed.
   virtual int lock(path const&, lock_for, lock_of, file_descriptor&) = 0;
   /// Returns 16 digits that differ in each call.
   virtual std::string random_digits() = 0;

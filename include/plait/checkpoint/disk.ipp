@@ -93,7 +93,7 @@ PLAIT_DECL int system_disk::lock(path const& name, lock_for whom, lock_of what,
 PLAIT_DECL std::string system_disk::random_digits() {
   std::uint64_t number = 0;
   if (::getentropy(&number, sizeof number) != 0)
-    throw input_error("checkpoint: the system gives no random numbers");
+    throw input_error("checkpoint: the system did not return random numbers");
   char digits[17];
   std::snprintf(digits, sizeof digits, "%016llx", static_cast<unsigned long long>(number));
   return digits;

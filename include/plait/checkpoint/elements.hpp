@@ -15,8 +15,8 @@
 // Conversions between the elements of a trainer's state and the elements in files.
 namespace plait::detail {
 
-/// Returns the sizes that checkpoints store for a parameter, or for a rectangle of it: {rows,
-/// columns}, and one size for a vector.
+/// Returns the sizes that checkpoints store for a parameter or for a rectangle of a parameter:
+/// {rows, columns} for a matrix, and one size for a vector.
 [[nodiscard]] inline std::vector<std::size_t> sizes_of(parameter_info const& info, std::size_t rows,
                                                        std::size_t columns) {
   return info.rank == 2 ? std::vector{rows, columns} : std::vector{columns};
@@ -29,8 +29,8 @@ namespace plait::detail {
 /// bytes.
 [[nodiscard]] stored_type type_in_files(std::size_t element_bytes);
 
-/// Fills `out` with `count` elements of `element_bytes` bytes by a call of read(span), with a span
-/// of double or float. For bfloat16, the floats are then rounded.
+/// Fills `out` with `count` elements of `element_bytes` bytes each. Calls read(span), which fills a
+/// span of double or float. For bfloat16, the floats are then rounded.
 template <class Read>
 void read_elements(std::size_t element_bytes, std::size_t count, void* out, Read read) {
   if (element_bytes == 8) return read(std::span(static_cast<double*>(out), count));

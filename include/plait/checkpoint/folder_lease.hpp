@@ -34,16 +34,17 @@ namespace plait::detail {
 /// A job with fixed ranks holds an exclusive file lock on plait.lock; elastic jobs share the lock.
 /// Among elastic processes, the owner is the process that has made the lock file with the greatest
 /// number, such as plait.lock-7. A new generation takes the folder without the help of the previous
-/// owner, which may be a suspended process that still holds plait.lock-6. The new owner makes
-/// plait.lock-7 first, and then writes to plait.list-7 which of the existing checkpoints count. So
-/// checkpoints that the previous owner completed before the list stay, and renames that it makes
-/// later do not count. A number is never used twice.
+/// owner, which may be a suspended process that still holds plait.lock-6. The new owner first makes
+/// plait.lock-7, and then writes the names of the existing valid checkpoints to plait.list-7. So
+/// checkpoints that the previous owner completed before the list was written stay valid, and
+/// checkpoints that it renames later are ignored. A number is never used twice.
 ///
 /// Errors:  input_error that names the present owner, or the system's error.
 /// Threads: one thread at a time.
 class folder_lease {
  public:
-  /// The beginnings of the names of unfinished lock and list files; 16 random digits follow.
+  /// The beginning of the name of an unfinished lock file (and below, of an unfinished list); 16
+  /// random digits follow.
   static constexpr std::string_view begun_lock = "plait.lock.begun-";
   static constexpr std::string_view begun_list = "plait.list.begun-";
 
@@ -54,12 +55,13 @@ class folder_lease {
   /// Returns the number of the lease; 0 for a job with fixed ranks in a folder that no elastic job
   /// has used.
   [[nodiscard]] std::int64_t number() const { return number_; }
-  /// Returns the number that names of new checkpoints contain; 0 for a job with fixed ranks.
+  /// Returns the lease number that the names of new checkpoints contain; 0 for a job with fixed
+  /// ranks.
   [[nodiscard]] std::int64_t number_in_names() const { return is_elastic() ? number_ : 0; }
 
   /// Checks that this process still owns the folder.
   ///
-  /// Errors: input_error if another generation has the folder now.
+  /// Errors: input_error if another generation or another job now owns the folder.
   void require() const;
 
  private:
@@ -74,17 +76,17 @@ class folder_lease {
   [[noreturn]] void refuse_lost(lease_text const& newest) const;
 
   /// Makes the lock file with the next number. Returns false if another process has made a newer
-  /// one first.
+  /// lock file first.
   [[nodiscard]] bool take();
 
-  /// Returns true if this process may succeed the owner of lock file `number`; `newest` is the
-  /// greatest number. Returns false if that file no longer exists or another process has taken the
-  /// folder.
+  /// Returns true if this process may take the folder over from the owner of lock file `number`;
+  /// `newest` is the greatest number. Returns false if that lock file no longer exists, or if
+  /// another process has taken the folder.
   ///
-  /// Errors: input_error if that owner keeps the folder.
+  /// Errors: input_error if that owner must keep the folder.
   [[nodiscard]] bool may_follow(std::int64_t number, std::int64_t newest) const;
 
-  /// Writes the list of the checkpoints that count; returns false if a newer owner exists.
+  /// Writes the list of the valid checkpoints; returns false if a newer owner exists.
   [[nodiscard]] bool write_list();
   void remove_older();
 

@@ -39,12 +39,14 @@ PLAIT_DECL std::filesystem::path folder_lease::lock_path(std::int64_t number) co
 
 PLAIT_DECL void folder_lease::refuse_in_use() const {
   name_.refuse(
-      "is in use: another job, or another `checkpoints` of this program, writes there; give each "
-      "a folder of its own");
+      "is in use: another job, or another `checkpoints` object of this program, writes there; use "
+      "a separate folder for each");
 }
 
 PLAIT_DECL void folder_lease::refuse_lost(lease_text const& newest) const {
-  if (newest.id != owner_.id) name_.refuse("belongs to another job now, no longer to this job");
+  if (newest.id != owner_.id)
+    name_.refuse(
+        "now belongs to another job, which has taken it from this job; use another folder");
   name_.refuse(concat({"belongs to generation ", newest.generation,
                        " of the job now; this process is of generation ", owner_.generation,
                        " and must not write there any more"}));
@@ -63,7 +65,7 @@ PLAIT_DECL bool folder_lease::take() {
   auto const text = lease_text{owner_.job, owner_.id, owner_.generation, {}}.text();
   int code = disk_.write_file(begun, std::as_bytes(std::span(text)));
   if (code == 0) {
-    // The file is locked before it gets the name under which others look for it.
+    // The file is locked before it gets the name under which other processes look for it.
     code = disk_.lock(begun, disk::lock_for::one, disk::lock_of::old_file, mine_);
     if (are_unknown(code)) code = 0;
   }
@@ -109,16 +111,16 @@ PLAIT_DECL bool folder_lease::write_list() {
       for (auto const& one : list_checkpoints(path_, are_best, disk_))
         if (auto name = one.path.filename().string(); checkpoint_name::from(name)->lease > 0)
           now.names.push_back(std::move(name));
-    // The list is valid if no file has changed meanwhile: the previous owner may still finish one
-    // change that it had begun.
+    // The list is correct only if no file has changed while it was made: the previous owner may
+    // still finish a change that it had begun.
     if (before.own_names() == counted_checkpoints(path_, disk_).own_names()) break;
     if (tries == most_tries) return false;
   }
   auto const text = now.text();
   auto const begun = path_ / (std::string(begun_list) + disk_.random_digits());
   auto const list = path_ / (std::string(list_start) + std::to_string(number_));
-  // Each name in the list must be on the disk before the list is: the checkpoint may have been
-  // renamed since an older list.
+  // Each name in the list must be on the disk before the list, because a checkpoint may have been
+  // renamed since the previous list.
   int code = disk_.sync_folder(path_);
   if (code == 0) code = disk_.write_file(begun, std::as_bytes(std::span(text)));
   if (code == 0) code = disk_.rename(begun, list);

@@ -19,23 +19,24 @@
 namespace plait {
 
 /// Maps the names of a model's parameters to the names of tensors in a file. All members are
-/// patterns, as in `parameter_group`: a star stands for any text, even an empty one.
+/// patterns, as in `parameter_group`: a star stands for any text, even an empty text.
 struct weight_names {
-  /// Pairs of a pattern of the model and its replacement in the file: `{{"body.*",
-  /// "transformer.*"}}` maps body.0.weight to transformer.0.weight. The first star of the pattern
-  /// and the first star of the replacement stand for the same text, and so on. The first pair that
-  /// matches counts.
+  /// Pairs of a pattern for names in the model and the pattern of the names in the file that
+  /// replaces it: `{{"body.*", "transformer.*"}}` maps body.0.weight to transformer.0.weight. The
+  /// first star of the pattern and the first star of the replacement stand for the same text, and
+  /// so on. The first pair that matches a name is used.
   std::vector<std::pair<std::string, std::string>> names{};
-  /// Patterns of parameters that the file need not have, such as `{"head.*"}`. A missing parameter
-  /// keeps its values.
+  /// Patterns for the names of parameters that the file may lack, such as `{"head.*"}`. A missing
+  /// parameter keeps its values.
   std::vector<std::string> missing{};
-  /// Patterns of tensors of the file that no parameter needs.
+  /// Patterns for the names of tensors in the file that no parameter uses; these tensors are
+  /// ignored.
   std::vector<std::string> extra{};
 };
 
 namespace detail {
 
-/// Finds the name in a file of each of a model's parameters.
+/// Finds, for each parameter of a model, the name that it has in a file.
 class names_in_file {
  public:
   /// `call` is the text with which error messages begin, such as "load_weights".
@@ -59,7 +60,7 @@ class names_in_file {
 template <class Source>
 class weights_source final : public state_source {
  public:
-  /// `taken`: names of the tensors in the file that parameters of the model take.
+  /// `taken`: the names of the tensors in the file from which parameters of the model are restored.
   weights_source(Source& from, names_in_file const& names,
                  std::set<std::string, std::less<>> const& taken, std::size_t element_bytes)
       : from_(from), names_(names), taken_(taken), element_bytes_(element_bytes) {}
@@ -85,7 +86,7 @@ class weights_source final : public state_source {
 }  // namespace detail
 
 /// Replaces the parameters in a trainer's state by the weights of a file or folder. Programs that
-/// hold trainers of several types can call it with `trainer.state()`.
+/// hold trainers of several types can call this function with `trainer.state()`.
 template <class Source>
 [[gnu::cold]] void load_weights(saved_state& state, Source&& source,
                                 weight_names const& names = {}) {
@@ -95,7 +96,8 @@ template <class Source>
   for (auto const& [name, info] : state.parameters()) {
     auto const theirs = in_file.of(name);
     if (source.contains(theirs)) {
-      // A checkpoint of plait stores the parameter's own sizes, which other programs may not.
+      // A checkpoint of plait stores the parameter's own sizes; other programs may store other
+      // sizes.
       if (!source.has_shape(theirs, detail::sizes_of(info, info.rows, info.columns)))
         source.expect_shape(theirs, detail::sizes_in_files(info));
       taken.insert(theirs);
@@ -110,31 +112,32 @@ template <class Source>
         {"load_weights: ",
          (lacking.empty()
               ? ""
-              : ext::concat({"the file lacks ", detail::list_of_names(lacking, "tensor"),
-                             "; name what may keep its values in weight_names::missing"})),
+              : ext::concat(
+                    {"the file lacks ", detail::list_of_names(lacking, "tensor"),
+                     "; list parameters that may keep their values in weight_names::missing"})),
          (lacking.empty() || unused.empty() ? "" : ". "),
          (unused.empty()
               ? ""
-              : ext::concat({"No parameter takes ", detail::list_of_names(unused, "tensor"),
-                             " of the file; name what may be left out in weight_names::extra"}))});
+              : ext::concat(
+                    {"No parameter takes ", detail::list_of_names(unused, "tensor"),
+                     " of the file; list tensors that may be ignored in weight_names::extra"}))});
   detail::weights_source from(source, in_file, taken, state.element_bytes());
   state.import_parameters(from);
 }
 
 /// Replaces a trainer's parameters by the weights of a file or folder; the step number stays. For
-/// each replaced parameter, the optimizer's states and the average (EMA) are reset. It serves
-/// fine-tuning from the weights of any plan or program:
+/// each replaced parameter, the optimizer's states and the average (EMA) are reset. Use this
+/// function to fine-tune the weights of any plan or program:
 ///
 ///     plait::load_weights(trainer, plait::weights_folder("run/step-00001000"),
 ///                         {.missing = {"head.*"}, .extra = {"lm_head.*"}});
 ///
-/// `source` is a `weights_folder` or a `safetensors_reader`. All ranks call it.
-/// Moves:  as `import_parameters`.
-/// Cost:   each rank reads the bytes of its own blocks, one part of a row after the other.
-/// Errors: input_error that names missing tensors, tensors that no parameter takes and tensors
-///         whose shape differs from their parameter's, unless `names` allow it; on all ranks, since
-///         all compare all names. Also if a value is not finite, or differs from the value of
-///         another rank that has it.
+/// `source` is a `weights_folder` or a `safetensors_reader`. All ranks call this function.
+/// Moves:  the same transfers as `import_parameters`.
+/// Cost:   each rank reads only the bytes of its own blocks, one part of a row after the other.
+/// Errors: input_error, on all ranks, that names missing tensors, tensors that no parameter uses
+///         (unless `names` allows them) and tensors whose shape differs from the parameter's shape.
+///         Also input_error if a value is not finite, or differs between two ranks that have it.
 ///
 /// Example (tests/reference/names_in_use_test.cpp load_weights):
 ///     auto const newest = plait::ext::list_checkpoints(folder).back().path;

@@ -15,10 +15,11 @@ PLAIT_DECL names_in_file::names_in_file(
   for (auto const& [ours, theirs] : names) {
     auto const stars = std::ranges::count(ours, '*'), others = std::ranges::count(theirs, '*');
     if (stars != others)
-      throw input_error(
-          {call, ": ", in_quotes(ours), " has ", stars, (stars == 1 ? " star" : " stars"), " and ",
-           in_quotes(theirs), ", the file's name for it, has ", others,
-           "; both need the same number of stars, which stand for the same texts in order"});
+      throw input_error({call, ": ", in_quotes(ours), " has ", stars,
+                         (stars == 1 ? " star" : " stars"), " and ", in_quotes(theirs),
+                         ", its name in the file, has ", others,
+                         "; both must have the same number of stars, which stand for the same "
+                         "texts in the same order"});
   }
 }
 

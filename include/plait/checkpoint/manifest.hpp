@@ -14,8 +14,8 @@
 
 namespace plait::detail {
 
-// Returns a setting's text for a message: escaped, from byte `first` on, and cut to about 200
-// bytes.
+// Returns the text of a setting for a message: escaped, beginning at byte `first`, and cut to about
+// 200 bytes.
 std::string in_words(std::string_view text, std::size_t first = 0);
 
 }  // namespace plait::detail
@@ -32,7 +32,7 @@ struct checkpoint_block {
   bool operator==(checkpoint_block const&) const = default;
 };
 
-/// A whole tensor; the padding that ranks add for equal blocks is not stored.
+/// A whole tensor, without the padding that ranks add to get equal blocks.
 struct checkpoint_tensor {
   std::string name;
   std::vector<std::size_t> shape;
@@ -42,20 +42,23 @@ struct checkpoint_tensor {
 };
 
 /// The manifest of a checkpoint: its step, the settings that a resumed run must repeat, and the
-/// blocks of each tensor with their files. It does not mention ranks, so that any number of ranks
-/// can resume from it.
+/// blocks of each tensor with their files. The manifest does not mention ranks, so any number of
+/// ranks can resume from the checkpoint.
 struct checkpoint_manifest {
-  std::int64_t step = 0;      ///< the number of steps that are done
+  std::int64_t step = 0;      ///< the number of completed steps
   std::uint64_t samples = 0;  ///< the number of samples that these steps have used
   /// Settings that a resumed run must repeat, in the caller's order.
   std::vector<std::pair<std::string, std::string>> settings{};
-  std::string job{};  ///< the name of the job that wrote it, not empty; other jobs do not remove it
+  std::string job{};  ///< the name of the job that wrote the checkpoint, not empty; other jobs do
+                      ///< not remove the checkpoint
   std::vector<checkpoint_tensor> tensors{};
-  std::vector<checkpoint_block> blocks{};  ///< the blocks of a tensor, which cover it exactly once
-  /// The program's own bytes, see checkpoint_options::extra.
+  std::vector<checkpoint_block>
+      blocks{};  ///< the blocks of all tensors; the blocks of a tensor cover it exactly once
+  /// The program's own data, see checkpoint_options::extra.
   std::vector<std::byte> extra{};
-  /// The number of updates that a parameter's optimizer states have seen. Only numbers other than
-  /// `step` are stored, which occur after a reset or a skipped update.
+  /// The number of updates that a parameter's optimizer states have had, by the name of the
+  /// parameter. Only numbers that differ from `step` are stored; they occur after a reset or a
+  /// skipped update.
   std::vector<std::pair<std::string, std::int64_t>> ages{};
 
   bool operator==(checkpoint_manifest const&) const = default;

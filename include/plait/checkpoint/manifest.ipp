@@ -16,8 +16,8 @@ PLAIT_DECL std::string in_words(std::string_view text, std::size_t first) {
   return (first > 0 ? "..." : "") + escaped(rest.substr(0, 200)) + (rest.size() > 200 ? "..." : "");
 }
 
-// Returns the first byte that a message shows of two long settings: 0 if the difference is visible
-// from there, else a byte near the first difference.
+// Returns the index of the byte at which a message begins to show two long settings: 0 if the
+// difference is then visible, else the index of a byte near the first difference.
 PLAIT_DECL std::size_t begin_of_difference(std::string_view one, std::string_view other) {
   auto const same = std::ranges::mismatch(one, other).in1 - one.begin();
   return same < 150 ? 0 : static_cast<std::size_t>(same) - 50;

@@ -113,8 +113,8 @@ class manifest_reader {
       if (!seen[i]) file_.refuse(concat({"has ", lacks, " key '", keys[i], "'"}));
   }
 
-  // Reads an object whose keys the program chose, as pairs. It does not check for repeated keys;
-  // manifest_rules.hpp does.
+  // Reads an object whose keys were chosen by the program, as pairs. Repeated keys are not detected
+  // here but by the functions of manifest_rules.hpp.
   template <class Value>
   bool read_pairs(std::string const& key, json_value const& value, std::size_t most,
                   std::vector<std::pair<std::string, Value>>& out) const {

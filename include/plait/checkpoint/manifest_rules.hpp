@@ -14,14 +14,15 @@
 namespace plait::detail {
 
 inline constexpr char const* manifest_file = "plait.json";
-/// The largest size of a manifest in bytes: about the size with the most tensors, one block for
-/// each, and the most extra bytes. The size is limited because parsed JSON takes many times the
-/// memory of its text.
+/// The largest size of a manifest in bytes: about the size of a manifest with the largest number of
+/// tensors, one block for each, and the largest number of extra bytes. The size is limited because
+/// parsed JSON takes many times the memory of its text.
 inline constexpr std::size_t most_manifest_bytes = 100'000'000;
 inline constexpr std::size_t most_blocks = 300'000, most_settings = 1'000;
 inline constexpr std::size_t most_extra_bytes = std::size_t{1} << 24;
 inline constexpr std::size_t most_elements = std::size_t{1} << 60;
-// Most dimensions along which a tensor is cut; check_tensor then sorts 2^6 corners a block.
+// The largest number of dimensions along which a tensor may be cut. With this number check_tensor
+// sorts 2^6 corners for each block.
 inline constexpr std::size_t most_cuts = 6;
 
 /// The folder of optimizer states within a checkpoint. The weights are outside of it, so that
@@ -30,7 +31,8 @@ inline constexpr std::string_view optimizer_folder = "optimizer";
 
 /// Returns true if `name` can be the name of a file in a checkpoint: it has only letters, digits
 /// and . _ -, does not begin with a dot, and may begin with the name of the optimizer folder and a
-/// slash. Readers open the files that a manifest names, so a name must not lead out of the folder.
+/// slash. Readers open the files that a manifest names, so a name must not refer to a file outside
+/// the folder.
 bool is_plain_file_name(std::string_view name);
 
 std::size_t elements_of(std::span<std::size_t const> extent);

@@ -115,8 +115,9 @@ PLAIT_DECL void check_tensor(checkpoint_tensor const& tensor,
     refuse(concat({"has the shape ", shape, " and rectangles with ", covered, " of its ", elements,
                    " elements"}));
   if (elements != 0 && !covers_once(tensor.shape, blocks, file))
-    refuse(concat({"has the shape ", shape,
-                   " and rectangles that have some of its elements twice and others not at all"}));
+    refuse(
+        concat({"has the shape ", shape,
+                " , but its rectangles contain some of its elements twice and others not at all"}));
 }
 
 PLAIT_DECL void check_manifest(checkpoint_manifest const& manifest, file_name const& file) {
@@ -125,7 +126,7 @@ PLAIT_DECL void check_manifest(checkpoint_manifest const& manifest, file_name co
       file.refuse(concat({"has ", size, " ", what, "; at most ", most, " are allowed"}));
   };
   if (manifest.step < 0) file.refuse(concat({"is of step ", manifest.step, ", which is negative"}));
-  if (manifest.job.empty()) file.refuse("names no job");
+  if (manifest.job.empty()) file.refuse("does not name a job");
   at_most(manifest.settings.size(), most_settings, "settings");
   at_most(manifest.tensors.size(), most_tensors, "tensors");
   at_most(manifest.ages.size(), most_tensors, "ages");
@@ -142,7 +143,7 @@ PLAIT_DECL void check_manifest(checkpoint_manifest const& manifest, file_name co
   for (auto const& tensor : manifest.tensors)
     if (std::ranges::find(stored_type_names, tensor.type) == stored_type_names.end())
       file.refuse_part(concat({"tensor ", in_quotes(tensor.name)}),
-                       concat({"has the unknown type ", in_quotes(tensor.type)}));
+                       concat({"has an unknown type, ", in_quotes(tensor.type)}));
   for (auto const& block : manifest.blocks) {
     if (!is_plain_file_name(block.file))
       file.refuse_part(concat({"tensor ", in_quotes(block.tensor)}),

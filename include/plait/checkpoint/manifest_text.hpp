@@ -41,16 +41,16 @@ namespace plait::ext {
 
 /// Returns a manifest as the text of plait.json: JSON with a line for each tensor and block and, at
 /// its end, a CRC-32 of all preceding text. Equal manifests have equal texts. The format is 1, or 2
-/// if there are ages, which readers of format 1 do not know.
+/// if there are ages, because readers of format 1 do not know ages.
 ///
 /// Errors: input_error that names `path`, if the manifest breaks a rule that parse_manifest checks.
 /// Cost:   the cost of parse_manifest.
 std::string to_text(checkpoint_manifest const& manifest,
                     std::filesystem::path const& path = detail::manifest_file);
 
-/// Parses a text that to_text has written. It refuses every other text, for example with a wrong
-/// checksum, unknown keys, names given twice, blocks that are outside of their tensors or do not
-/// cover them exactly once, and names of files outside of the folder.
+/// Parses a text that to_text has written. Refuses every other text, for example a text with a
+/// wrong checksum, unknown keys, repeated names, blocks that are outside of their tensors or do not
+/// cover them exactly once, or names of files outside of the folder.
 ///
 /// Cost:   O(n log n) for n tensors and blocks; memory several times the size of the text.
 /// Errors: input_error, one sentence that names `path`.

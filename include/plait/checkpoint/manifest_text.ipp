@@ -81,7 +81,7 @@ PLAIT_DECL checkpoint_manifest parse_manifest(std::string const& text,
   std::uint64_t format = 0;
   if (text.starts_with(detail::manifest_head))
     std::from_chars(text.data() + detail::manifest_head.size(), text.data() + text.size(), format);
-  if (format == 0) file.refuse("does not begin like a manifest of plait");
+  if (format == 0) file.refuse("does not begin with the first line of a plait manifest");
 
   std::string_view const all = text;
   std::size_t const tail = std::min(all.size(), detail::manifest_tail(0).size());
@@ -91,10 +91,11 @@ PLAIT_DECL checkpoint_manifest parse_manifest(std::string const& text,
   // differently.
   bool const ends_as_ours = all.ends_with("\"\n}\n");
   if (format > detail::newest_format && (intact || !ends_as_ours))
-    file.refuse(concat({"has format ", format, ", this version of plait reads formats 1 to ",
-                        detail::newest_format, "; use a newer plait"}));
+    file.refuse(
+        concat({"has format ", format, ", but this version of plait reads only formats 1 to ",
+                detail::newest_format, "; use a newer plait"}));
   if (!intact)
-    file.refuse(concat({"is damaged: it does not end in the checksum ", detail::hex_from_crc(crc),
+    file.refuse(concat({"is damaged: it does not end with the checksum ", detail::hex_from_crc(crc),
                         " of the preceding text"}));
   auto manifest = detail::read_manifest_json(text, format, file);
   detail::check_manifest(manifest, file);

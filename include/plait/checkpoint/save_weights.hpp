@@ -30,13 +30,14 @@ namespace plait {
 
 /// Options of `save_weights`: the parameters that are written, their names and their type.
 struct save_weights_options {
-  /// The largest number of bytes of tensors in one file of a folder. A larger tensor has a file of
-  /// its own.
+  /// The largest number of bytes of tensors in one file of a folder. A tensor that is larger gets a
+  /// separate file.
   std::size_t most_bytes = 5'000'000'000;
-  /// Pairs of a pattern of the model's names and its replacement in the file, as in `weight_names`.
+  /// Pairs of a pattern for names in the model and the pattern of the names in the file that
+  /// replaces it, as in `weight_names`.
   std::vector<std::pair<std::string, std::string>> names{};
-  /// Patterns of the model's names, such as `{"*.lora_*"}`: only matching parameters are written.
-  /// If empty, all parameters are written.
+  /// Patterns for the names of parameters in the model, such as `{"*.lora_*"}`. Only matching
+  /// parameters are written; if the list is empty, all parameters are written.
   std::vector<std::string> only{};
   /// The type of the elements in the file: F64, F32 or BF16. By default it is the type of the
   /// trainer's parameters.
@@ -58,7 +59,8 @@ struct weights_files {
   /// `tensors`: all parameters of the model, under the model's names, in the order in which they
   /// are written.
   ///
-  /// Errors: input_error for options that select no tensor, or give two tensors one name.
+  /// Errors: input_error for options that select no tensor, or that map two tensors to the same
+  ///         name.
   [[gnu::cold]] weights_files(std::span<safetensors_entry const> tensors,
                               save_weights_options const& options, bool is_one_file);
 
@@ -84,14 +86,14 @@ class partial_folder {
   partial_folder(partial_folder const&) = delete;
   partial_folder& operator=(partial_folder const&) = delete;
 
-  /// Returns the path at which to write a file of the given name.
+  /// Returns the path to which the caller must write the file `name` of the folder.
   [[nodiscard]] std::filesystem::path file(std::string const& name);
   void write_file(std::string const& name, std::string_view text) {
     must(disk_.write_file(file(name), std::as_bytes(std::span(text))));
   }
 
-  /// Renames the folder to its final name; call it when all files are on the disk. On return the
-  /// names are on the disk, too.
+  /// Renames the folder to its final name; call this function when all files are on the disk. On
+  /// return the names are on the disk, too.
   void commit();
 
  private:
@@ -120,8 +122,8 @@ namespace ext {
 /// Threads: used by one thread.
 class weights_writer {
  public:
-  /// The form of the result. by_name: a file or a folder, by the ending of the path, as
-  /// save_weights does. one_file: always one file.
+  /// The form of the result. by_name: a file or a folder, depending on the ending of the path, as
+  /// in save_weights. one_file: always one file.
   enum class form { by_name, one_file };
 
   /// `tensors`: all parameters of the model, under the model's names, in the order of the calls of
@@ -193,13 +195,14 @@ class weights_writer {
 ///     plait::save_weights(trainer, "tuned", {.type = plait::stored_type::bf16});
 ///     plait::save_weights(trainer, "tuned/adapter_model.safetensors", {.only = {"*.lora_*"}});
 ///
-/// All ranks call it; the root rank writes. The file or folder appears complete or not at all, and
-/// a file replaces an existing file of the same name. Inside `with_ema` it saves the averages.
-/// Moves:  as `export_parameters`.
+/// All ranks call this function; the root rank writes. The file or folder appears complete or not
+/// at all, and a file replaces an existing file of the same name. Inside `with_ema` the averages
+/// are saved.
+/// Moves:  the same transfers as `export_parameters`.
 /// Cost:   the root rank holds one parameter at a time.
-/// Errors: input_error for patterns that match nothing, on all ranks; on the root rank, which ends
-///         the job, input_error that names the path if it cannot be written, or is a folder that is
-///         not empty.
+/// Errors: input_error on all ranks if a pattern matches nothing. On the root rank only,
+///         input_error that names the path if the path cannot be written or is a folder that is not
+///         empty; this error ends the job.
 ///
 /// Example (tests/reference/names_in_use_test.cpp save_weights):
 ///     plait::save_weights(trainer, folder / "weights.safetensors");

@@ -26,7 +26,7 @@ PLAIT_DECL weights_files::weights_files(std::span<safetensors_entry const> tenso
     entry.type = options.type.value_or(entry.type);
     if (auto const [other, is_new] = taken.emplace(entry.name, ours); !is_new)
       throw input_error({"save_weights: ", in_quotes(other->second), " and ", in_quotes(ours),
-                         " would both be ", in_quotes(entry.name),
+                         " would both have the name ", in_quotes(entry.name),
                          " in the file; change the pairs in save_weights_options::names"});
     // A tensor is put into the last file unless that file would become too large, as in Hugging
     // Face's layout.
@@ -41,9 +41,9 @@ PLAIT_DECL weights_files::weights_files(std::span<safetensors_entry const> tenso
   }
   if (files.empty())
     throw input_error(
-        {"save_weights: no parameter is to be saved; ",
+        {"save_weights: no parameter is selected; ",
          (options.only.empty()
-              ? std::string("the model has none")
+              ? std::string("the model has no parameters")
               : concat({"save_weights_options::only begins with ", in_quotes(options.only[0]),
                         ", and the model's first parameter is ",
                         in_quotes(tensors.empty() ? std::string() : tensors[0].name)}))});
@@ -72,7 +72,7 @@ PLAIT_DECL partial_folder::partial_folder(std::filesystem::path path, disk& on)
       name_("folder of weights", path_),
       disk_(on) {
   if (path_.empty() || path_.native().find('\0') != std::string::npos)
-    name_.refuse("cannot be written: its name is empty or has a byte that is 0");
+    name_.refuse("cannot be written: its name is empty or contains a null byte");
   require_room();
   int code = EEXIST;
   for (int tries = 0; tries < 16 && code == EEXIST; ++tries) {
@@ -105,7 +105,7 @@ PLAIT_DECL void partial_folder::commit() {
   partial_.clear();
   auto const above = path_.parent_path();
   if (int const code = disk_.sync_folder(above.empty() ? "." : above); code != 0)
-    name_.fail("is written, but its name cannot be brought to the disk", code);
+    name_.fail("is written, but its name cannot be synchronised to the disk", code);
 }
 
 PLAIT_DECL void partial_folder::require_room() const {
@@ -114,10 +114,10 @@ PLAIT_DECL void partial_folder::require_room() const {
   if (!std::filesystem::exists(found)) return;
   if (!std::filesystem::is_directory(found))
     name_.refuse(
-        "cannot be written: it is a file; name another folder, or a file that ends in "
-        ".safetensors");
+        "cannot be written: it is a file; use the name of another folder, or of a file that ends "
+        "in .safetensors");
   if (!std::filesystem::is_empty(path_, problem) || problem)
-    name_.refuse("cannot be written: it exists and is not empty; name another folder");
+    name_.refuse("cannot be written: it exists and is not empty; use another folder");
 }
 
 }  // namespace plait::detail

@@ -19,18 +19,18 @@ namespace plait::detail {
 /// PyTorch's keys.
 inline constexpr char const* crc_key = "plait_crc32";
 
-/// Copies of everything that one rank saves, sorted by kind: parameters, optimizer states,
+/// The copies of all data that one rank saves, sorted by kind: parameters, optimizer states,
 /// averages.
 struct rank_copies {
   int rank = 0;
   std::size_t element_bytes = 0;
   std::vector<std::string> kinds{};
   std::vector<saved_rectangle> rectangles{};
-  std::vector<std::vector<std::byte>> bytes{};  ///< a rank's copy for each kind
+  std::vector<std::vector<std::byte>> bytes{};  ///< the copy of each kind
 };
 
-/// Writes the copies of a rank to files. Each rectangle of a parameter becomes a tensor of a file,
-/// which has at most one rectangle of each parameter. Parameters are in
+/// Writes the copies of a rank to files. Each rectangle of a parameter becomes a tensor in a file.
+/// A file has at most one rectangle of each parameter. Parameters are in
 /// `weights-<rank>-<n>.safetensors`, states of optimizers and averages in `optimizer/state-...`;
 /// the folder `optimizer` must exist. All files are on the disk on return.
 ///
@@ -52,7 +52,8 @@ class state_writer {
 
   void write_file(std::filesystem::path const& path, std::vector<entry> const& tensors);
 
-  /// Returns the bytes of a rectangle, row by row. They are valid until the next call.
+  /// Returns the bytes of a rectangle, row by row. The bytes are valid until the next call of this
+  /// function.
   std::span<std::byte const> rows_of(std::size_t kind, parameter_rectangle const& where);
 
   rank_copies const& of_;

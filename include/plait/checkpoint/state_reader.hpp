@@ -23,8 +23,8 @@
 
 namespace plait::detail {
 
-/// A cache of open files of a folder, by name. It limits the number of files that are open at a
-/// time, so that the folder may have any number of files.
+/// A cache of open files of a folder, by name. The number of files that are open at the same time
+/// is limited, so the folder may have any number of files.
 class open_weights {
  public:
   explicit open_weights(std::filesystem::path folder) : folder_(std::move(folder)) {}
@@ -37,7 +37,7 @@ class open_weights {
   std::map<std::string, std::unique_ptr<safetensors_reader>> files_{};
 };
 
-/// Reads parts of tensors from a complete checkpoint that any number of ranks has written.
+/// Reads parts of tensors from a complete checkpoint. Any number of ranks may have written it.
 ///
 /// Cost:    reads the requested elements, and the headers of their files.
 /// Errors:  input_error that names the file and the tensor.
@@ -57,6 +57,8 @@ class state_reader final : public state_source {
   }
   [[nodiscard]] std::optional<std::int64_t> age(std::string_view name) const override;
 
+  /// Reads a rectangle of a tensor.
+  ///
   /// Errors: also input_error if the tensor is missing or its shape differs from the shape in
   ///         `info`.
   void read(std::string const& name, parameter_info const& info, parameter_rectangle const& where,
@@ -90,8 +92,9 @@ class state_reader final : public state_source {
     }
   }
 
-  /// Compares the type, shape and CRC-32 of stored rectangles with the manifest. The rectangles are
-  /// shared out: this call checks numbers `rank`, `rank + ranks`, ...
+  /// Compares the type, shape and CRC-32 of stored rectangles with the manifest. The ranks divide
+  /// the rectangles among themselves: this call checks the rectangles with the numbers `rank`,
+  /// `rank + ranks`, ...
   ///
   /// Errors: input_error that names the file, the tensor and both numbers.
   void verify(std::size_t rank, std::size_t ranks);

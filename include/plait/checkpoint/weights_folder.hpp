@@ -24,13 +24,13 @@
 namespace plait {
 
 /// Reads whole tensors from a folder of safetensors files, even if each file has only blocks of
-/// tensors. Such files are written by PyTorch's distributed checkpoint for Hugging Face and by
-/// plait's checkpoints. A file without metadata about blocks has whole tensors. Subfolders are
-/// ignored, and files whose names begin with a dot.
+/// tensors, as in files that PyTorch's distributed checkpoint writes for Hugging Face and in
+/// plait's checkpoints. A file without metadata about blocks has whole tensors. Subfolders, and
+/// files whose names begin with a dot, are ignored.
 ///
-/// If the folder has a `model.safetensors.index.json`, as folders of Hugging Face with several
-/// files do, only the files that it names are opened; a second copy next to them, such as
-/// `consolidated.safetensors`, is ignored.
+/// If the folder has a `model.safetensors.index.json`, like folders of Hugging Face with several
+/// files, only the files that this index names are opened. A second copy of the weights next to
+/// them, such as `consolidated.safetensors`, is ignored.
 ///
 /// Cost:    the constructor reads the headers of all files; each read takes only the requested
 ///          bytes.
@@ -56,14 +56,17 @@ class weights_folder {
   [[nodiscard]] bool has_shape(std::string_view name, std::span<std::size_t const> shape) const {
     return std::ranges::equal(find(name).shape, shape);
   }
-  /// Errors: input_error with both shapes, if the tensor is missing or its shape differs.
+  /// Checks that the tensor `name` has this shape.
+  ///
+  /// Errors: input_error with both shapes if the shape differs; input_error if the tensor is
+  ///         missing.
   void expect_shape(std::string_view name, std::span<std::size_t const> shape) const;
 
   /// Reads a whole tensor in row-major order and converts its elements as safetensors_reader does.
   ///
-  /// Errors: input_error if the tensor is missing or the size of `out` differs from its number of
-  ///         elements; also if it has more than two dimensions and is stored in blocks that cut a
-  ///         dimension after the second.
+  /// Errors: input_error if the tensor is missing or the size of `out` differs from the tensor's
+  ///         number of elements. Also input_error if the tensor has more than two dimensions and is
+  ///         stored in blocks that cut a dimension after the second.
   template <std::floating_point T>
   void read(std::string_view name, std::span<T> out) {
     auto const shape = matrix_of(name).shape;
@@ -79,12 +82,12 @@ class weights_folder {
   }
 
   /// Reads a rectangle of a matrix or vector in row-major order: it begins at `offset` and has the
-  /// sizes `extent`. A tensor with more dimensions is treated as a matrix, whose second dimension
-  /// combines all after the first.
+  /// sizes `extent`. A tensor with more dimensions is treated as a matrix whose second dimension
+  /// combines all dimensions after the first.
   ///
   /// Cost:   the cost of safetensors_reader::read_block; nothing else of the tensor is read.
   /// Errors: the errors of read; input_error that names the tensor's shape and the rectangle if the
-  ///         rectangle is not within it or `out` has another size.
+  ///         rectangle is not within the tensor or `out` has another size.
   template <std::floating_point T>
   void read_block(std::string_view name, std::span<std::size_t const> offset,
                   std::span<std::size_t const> extent, std::span<T> out) {
@@ -111,7 +114,7 @@ class weights_folder {
   [[nodiscard]] ext::checkpoint_tensor const& find(std::string_view name) const {
     return find_in(manifest_, name);
   }
-  /// Returns the tensor with the shape in which it is read, see as_matrices.
+  /// Returns the description of a tensor with the shape in which it is read, see as_matrices.
   [[nodiscard]] ext::checkpoint_tensor const& matrix_of(std::string_view name) const {
     return find_in(matrices_, name);
   }
@@ -125,14 +128,14 @@ class weights_folder {
 
   [[gnu::cold]] weights_folder(std::filesystem::path const& folder, detail::open_weights files);
 
-  /// Returns the names of the files to read. If the folder has an index, they are the files that it
-  /// names.
+  /// Returns the names of the files to read. If the folder has an index, these are the files that
+  /// the index names.
   [[gnu::cold]] static std::set<std::string> files_of(std::filesystem::path const& folder,
                                                       detail::file_name const& name);
   static constexpr std::size_t most_other_files = 1'000;
 
-  /// Returns a sentence about the first file that has weights in another format; files whose names
-  /// say that they are a model are considered first.
+  /// Returns a sentence about the first file that contains weights in another format. Files that
+  /// are named like a model are considered first.
   [[gnu::cold]] static std::string what_is_there(std::filesystem::path const& folder,
                                                  std::set<std::string> const& files);
   [[gnu::cold]] static std::set<std::string> files_of(std::filesystem::path const& folder,

@@ -108,7 +108,7 @@ PLAIT_DECL std::set<std::string> weights_folder::files_of(std::filesystem::path 
   for (auto const& file : out)
     if (std::error_code problem; !std::filesystem::exists(folder / file, problem))
       index.refuse(
-          ext::concat({"names the file ", detail::in_quotes(file), ", which is not there"}));
+          ext::concat({"names the file ", detail::in_quotes(file), ", which does not exist"}));
   return out;
 }
 
@@ -117,8 +117,8 @@ PLAIT_DECL void weights_folder::compare(detail::file_name const& index,
                                         safetensors_reader const& reader) {
   for (auto const& [tensor, of] : files)
     if (of == file && !reader.contains(tensor))
-      index.refuse(ext::concat({"says that tensor ", detail::in_quotes(tensor), " is in ",
-                                detail::in_quotes(file), ", which does not have it"}));
+      index.refuse(ext::concat({"states that tensor ", detail::in_quotes(tensor), " is in ",
+                                detail::in_quotes(file), ", which does not contain it"}));
   for (auto const& tensor : reader.names())
     if (auto const found = files.find(tensor); found == files.end() || found->second != file)
       index.refuse(ext::concat(
@@ -138,8 +138,8 @@ PLAIT_DECL void weights_folder::refuse_copies(std::span<ext::checkpoint_block co
           ext::concat({"tensor ", detail::in_quotes(piece->tensor)}),
           ext::concat({"is in ", detail::in_quotes(other->second->file), " and in ",
                        detail::in_quotes(piece->file),
-                       "; if these are two copies of the weights, name one file instead of the "
-                       "folder, or move the other out of it"}));
+                       "; if these are two copies of the weights, pass one file instead of the "
+                       "folder, or move the other file out of the folder"}));
 }
 
 PLAIT_DECL ext::checkpoint_manifest weights_folder::manifest_of(std::filesystem::path const& folder,
@@ -181,7 +181,7 @@ PLAIT_DECL ext::checkpoint_manifest weights_folder::manifest_of(std::filesystem:
                              detail::shape_text(offset), ", which overflow"});
         all.shape[i] = std::max(all.shape[i], end);
       }
-      // Blocks without elements are left out; a rank that has no row of a tensor writes such a
+      // Blocks without elements are left out. A rank that has no rows of a tensor writes such a
       // block.
       if (entry.elements() != 0)
         out.blocks.push_back({file_in_folder, tensor, std::move(offset), entry.shape, 0});

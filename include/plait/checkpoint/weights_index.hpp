@@ -17,8 +17,8 @@ namespace plait::detail {
 inline constexpr char const* weights_file = "model.safetensors";
 inline constexpr char const* weights_index_file = "model.safetensors.index.json";
 
-/// The largest size of an index in bytes: about 160 for each of the most tensors. The size is
-/// limited because parsed JSON takes many times the memory of its text.
+/// The largest size of an index in bytes: about 160 bytes for each tensor, at the largest number of
+/// tensors. The size is limited because parsed JSON takes many times the memory of its text.
 inline constexpr std::size_t most_index_bytes = 50'000'000;
 
 /// Maps the name of a tensor to the name of its file.
@@ -27,8 +27,8 @@ using weights_index = std::map<std::string, std::string, std::less<>>;
 /// Reads {"weight_map": {"TENSOR": "FILE", ...}}. Other keys are skipped.
 ///
 /// Cost:   O(n log n) for n tensors; the memory that read_json needs.
-/// Errors: input_error, one sentence with the index's name, for every other text; also if a tensor
-///         is named twice, or in a file outside of the index's folder.
+/// Errors: input_error, one sentence with the index's name, for every other text; also input_error
+///         if a tensor is named twice, or if its file is outside of the folder of the index.
 [[nodiscard]] [[gnu::cold]] weights_index parse_weights_index(std::string const& text,
                                                               file_name const& file);
 

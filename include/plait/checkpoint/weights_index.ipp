@@ -28,12 +28,12 @@ PLAIT_DECL weights_index read_weight_map(json_object const& map, file_name const
       file.refuse(concat({"names more than ", most_tensors, " tensors"}));
     std::string& name = out[tensor];
     if (!take(value, name))
-      file.refuse(concat({"has a weight_map that does not give tensor ", in_quotes(tensor),
-                          " the name of a file"}));
+      file.refuse(concat({"has a weight_map that does not map tensor ", in_quotes(tensor),
+                          " to the name of a file"}));
     if (name.find('/') != std::string::npos || !is_plain_file_name(name))
-      file.refuse(concat(
-          {"says that tensor ", in_quotes(tensor), " is in ", in_quotes(name),
-           ", which is not the name of a file in its folder, of letters, digits and . _ -"}));
+      file.refuse(concat({"states that tensor ", in_quotes(tensor), " is in ", in_quotes(name),
+                          ", which is not the name of a file in the folder of the index (only "
+                          "letters, digits and . _ - are allowed)"}));
   }
   return out;
 }
@@ -50,7 +50,8 @@ PLAIT_DECL weights_index parse_weights_index(std::string const& text, file_name 
     if (map == nullptr) file.refuse("has a weight_map that is not an object");
     out = read_weight_map(*map, file);
   }
-  if (!out) file.refuse("has no weight_map, which says for each tensor in which file it is");
+  if (!out)
+    file.refuse("has no weight_map, which maps the name of each tensor to the name of its file");
   if (out->empty()) file.refuse("names no tensor");
   return *std::move(out);
 }

@@ -21,11 +21,11 @@ std::string block_text(std::span<std::size_t const> offset, std::span<std::size_
 // Multiplies `product` by `factor`; returns false if the result overflows.
 bool multiply(std::size_t& product, std::size_t factor);
 
-/// Returns the shape of a tensor that is treated as a matrix: if it has more than two dimensions,
-/// those after the first are combined into one.
+/// Returns the shape of a tensor that is treated as a matrix: if the tensor has more than two
+/// dimensions, all dimensions after the first are combined into one.
 std::vector<std::size_t> matrix_shape(std::span<std::size_t const> shape);
 
-/// Returns true if a rectangle has as many dimensions as the tensor and is within its shape.
+/// Returns true if a rectangle has as many dimensions as the tensor and is within the tensor.
 bool is_block_of(std::span<std::size_t const> shape, std::span<std::size_t const> offset,
                  std::span<std::size_t const> extent);
 

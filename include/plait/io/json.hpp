@@ -13,8 +13,8 @@
 #include "plait/core/file.hpp"
 #include "plait/core/header_only.hpp"
 
-// Readers that parse JSON into a tree of values. Only .ipp files include this header, since the
-// JSON library takes a large part of a program's compile time.
+// Readers that parse JSON into a tree of values. Only .ipp files include this header, because the
+// JSON library would take a large part of a program's compile time.
 namespace plait::detail {
 
 /// A list of all members of an object, in the order of the text. The library's maps silently keep
@@ -33,8 +33,8 @@ using json_value = nlohmann::basic_json<json_members>;
 using json_object = json_value::object_t;
 using json_list = json_value::array_t;
 
-/// Parses `text` into a tree of values. Error messages name `part`, a part of the file, or, if it
-/// is empty, the file.
+/// Parses `text` into a tree of values. Error messages name `part`, a part of the file, or, if
+/// `part` is empty, the file.
 ///
 /// Cost:   usually 10 times the memory of the text, up to 100 times for a text of nested lists.
 /// Errors: input_error, one sentence, for a text of more than `most_bytes` and for a text that is

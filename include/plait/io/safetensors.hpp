@@ -73,14 +73,17 @@ class safetensors_reader {
   [[nodiscard]] bool has_shape(std::string_view name, std::span<std::size_t const> shape) const {
     return std::ranges::equal(info(name).shape, shape);
   }
-  /// Errors: input_error with both shapes, if the tensor is missing or its shape differs.
+  /// Checks that the tensor `name` has this shape.
+  ///
+  /// Errors: input_error with both shapes if the shape differs; input_error if the tensor is
+  ///         missing.
   void expect_shape(std::string_view name, std::span<std::size_t const> shape) const;
 
   /// Reads a whole tensor in row-major order. Elements of the types F64, F32, BF16 and F16 are
   /// converted to T.
   ///
-  /// Errors: input_error if the tensor is missing, the size of `out` differs from its number of
-  ///         elements, or its type is another one.
+  /// Errors: input_error if the tensor is missing, if the size of `out` differs from the tensor's
+  ///         number of elements, or if the tensor has another type.
   template <std::floating_point T>
   void read(std::string_view name, std::span<T> out) const {
     auto const& found = find(name);
@@ -93,14 +96,14 @@ class safetensors_reader {
   }
 
   /// Reads a rectangle in row-major order: it begins at `offset` and has the sizes `extent`.
-  /// Elements are converted as by read.
+  /// Elements are converted in the same way as by read.
   ///
   /// Shapes: offset and extent (number of dimensions of the tensor; or two, if the tensor has more:
   ///         the dimensions after the first are then combined into one); out (product of extent).
   /// Cost:   one read of the file for each contiguous part of the rectangle; nothing else of the
   ///         tensor is read.
   /// Errors: the errors of read; input_error that names the tensor's shape and the rectangle if the
-  ///         rectangle is not within it or `out` has another size.
+  ///         rectangle is not within the tensor or `out` has another size.
   template <std::floating_point T>
   void read_block(std::string_view name, std::span<std::size_t const> offset,
                   std::span<std::size_t const> extent, std::span<T> out) const {
@@ -112,7 +115,7 @@ class safetensors_reader {
       refuse(name, ext::concat({"has the shape ", detail::shape_text(shape),
                                 ", without a rectangle ", detail::block_text(offset, extent)}));
     std::size_t elements = 1;
-    // Cannot overflow, as the rectangle is within the tensor.
+    // The product cannot overflow, because the rectangle is within the tensor.
     for (std::size_t const n : extent) elements *= n;
     if (elements != out.size())
       refuse(name, ext::concat({"of shape ", detail::shape_text(shape), " has ", elements,
@@ -124,13 +127,13 @@ class safetensors_reader {
     });
   }
 
-  /// Reads bytes of a tensor's data without conversion, from byte `at` of the data on.
+  /// Reads bytes of a tensor's data without conversion, beginning at byte `at` of the data.
   ///
   /// Errors: input_error if the tensor is missing or ends before the last byte.
   void read_bytes(std::string_view name, std::size_t at, std::span<std::byte> out) const;
 
-  /// Maps the whole file into memory, for access in any order. No process may change the file
-  /// meanwhile, see detail::mapped_file.
+  /// Maps the whole file into memory, for access in any order. No process may change the file while
+  /// it is mapped, see detail::mapped_file.
   [[nodiscard]] detail::mapped_file map() const { return detail::mapped_file(file_); }
 
   /// Returns the position of a tensor's first byte in the file. The constructor has checked that
@@ -148,7 +151,7 @@ class safetensors_reader {
 
   [[nodiscard]] tensor const& find(std::string_view name) const;
 
-  // Reads contiguous elements of a tensor, from element `first` on.
+  // Reads contiguous elements of a tensor, beginning at element `first`.
   template <class T>
   void read_run(tensor const& from, std::size_t first, std::span<T> out) const {
     auto const& entry = from.entry;
@@ -195,9 +198,10 @@ class safetensors_reader {
 };
 
 /// Writes a safetensors file tensor by tensor. The file appears under its name in commit(),
-/// complete and on disk. Until then the data is in plait-<16 digits>.partial next to it, which is
-/// removed if the writer is destroyed first. `path` never has an incomplete file, even if the
-/// program is killed. If a file is replaced, the new file gets its access mode.
+/// complete and on disk. Until then the data is in the file plait-<16 digits>.partial in the same
+/// folder, which is removed if the writer is destroyed first. `path` never has an incomplete file,
+/// even if the program is killed. If a file is replaced, the new file gets the access mode of the
+/// old file.
 ///
 /// Errors:  input_error that names the path and, if there is one, the tensor.
 /// Threads: after construction, different tensors may be written at the same time.
@@ -206,7 +210,7 @@ class safetensors_writer {
   /// Makes the file and writes its header. Tensors with wider types are stored first, so that all
   /// data is aligned.
   ///
-  /// Errors: also input_error for names given twice and types other than F64, F32 and BF16.
+  /// Errors: also input_error for repeated names and for types other than F64, F32 and BF16.
   safetensors_writer(std::filesystem::path const& path, std::span<safetensors_entry const> entries,
                      std::map<std::string, std::string> const& metadata = {});
 
@@ -251,7 +255,8 @@ class safetensors_writer {
 
   // The types that can be written, in the order in which their data is stored: the widest first.
   static constexpr std::array written_types{stored_type::f64, stored_type::f32, stored_type::bf16};
-  // Less than 2^63, since the system's file positions are signed.
+  // The largest number of bytes of data in a file. It is less than 2^63, because the system's file
+  // positions are signed.
   static constexpr std::size_t most_data_bytes = std::size_t{1} << 62;
 
   [[noreturn]] void refuse(std::string const& what) const { file_.name().refuse(what); }

@@ -32,15 +32,15 @@ PLAIT_DECL safetensors_reader::safetensors_reader(std::filesystem::path const& p
   if (size < 8) name.refuse(ext::concat({"has ", size, " bytes, too few for a header"}));
   std::uint64_t length = 0;
   file_.read(std::as_writable_bytes(std::span(&length, 1)), 0);
-  // The header's first byte, a '{'; the length alone proves little, as some archives also begin
-  // with a small number.
+  // The first byte of the header, which must be '{'. The length alone proves little, because some
+  // archives also begin with a small number.
   char begin = 0;
   if (size > 8) file_.read(std::as_writable_bytes(std::span(&begin, 1)), 8);
   if (length > size - 8 || (length > 0 && begin != '{'))
     detail::refuse_other_kind(file_, path.string(), detail::file_use::weights);
   if (length > size - 8)
     name.refuse(ext::concat(
-        {"says that its header has ", length, " bytes, but only ", size - 8, " follow"}));
+        {"states that its header has ", length, " bytes, but only ", size - 8, " follow"}));
   if (length > detail::most_header_bytes)
     name.refuse(ext::concat({"has a header of ", length, " bytes; at most ",
                              detail::most_header_bytes, " are allowed"}));
@@ -142,7 +142,7 @@ PLAIT_DECL std::string safetensors_writer::make_header(
   nlohmann::ordered_json header = nlohmann::ordered_json::object();
   if (entries.size() > detail::most_tensors || metadata.size() > detail::most_metadata)
     refuse(ext::concat({"would have more than ", detail::most_tensors, " tensors or ",
-                        detail::most_metadata, " texts of metadata"}));
+                        detail::most_metadata, " metadata entries"}));
   if (!metadata.empty()) header["__metadata__"] = metadata;
   for (auto const& entry : entries) {
     if (std::ranges::find(written_types, entry.type) == written_types.end())
@@ -150,7 +150,7 @@ PLAIT_DECL std::string safetensors_writer::make_header(
     if (entry.shape.size() > detail::most_dimensions)
       refuse(entry, ext::concat({"has a shape of more than ", detail::most_dimensions, " sizes"}));
     if (entry.name == "__metadata__" || !slots_.emplace(entry.name, slot{entry}).second)
-      refuse(entry, "has a name that is taken");
+      refuse(entry, "has the same name as another tensor");
   }
   std::size_t begin = 0;
   for (stored_type const type : written_types)
@@ -170,7 +170,7 @@ PLAIT_DECL std::string safetensors_writer::make_header(
   try {
     text = header.dump();
   } catch (nlohmann::json::type_error const&) {
-    refuse("cannot be written: a name or a text of its metadata is not UTF-8");
+    refuse("cannot be written: a name or a metadata entry is not UTF-8");
   }
   text.resize((text.size() + 7) / 8 * 8, ' ');  // so that the data begins at a multiple of 8
   if (text.size() > detail::most_header_bytes)

@@ -18,10 +18,9 @@
 
 namespace plait {
 
-static_assert(
-    std::endian::native == std::endian::little,
-    "plait/io/safetensors_header.hpp: safetensors files are little-endian and this machine "
-    "is not; it needs conversions that plait does not have");
+static_assert(std::endian::native == std::endian::little,
+              "plait/io/safetensors_header.hpp: safetensors files are little-endian, but this "
+              "machine is not, and plait cannot convert them");
 
 /// The type in which a safetensors file stores the elements of a tensor.
 enum class stored_type {
@@ -103,13 +102,13 @@ struct safetensors_entry {
 
 namespace detail {
 
-// The format limits the length of a header to most_header_bytes. The other limits are plait's, far
-// above the needs of any model. They bound the memory for a header by a small multiple of its
-// length.
+// The format limits the length of a header to most_header_bytes. The other limits are set by plait,
+// far above the needs of any model. With them, the memory for a header is at most a small multiple
+// of the header's length.
 inline constexpr std::size_t most_header_bytes = 100'000'000;
 inline constexpr std::size_t most_tensors = 300'000, most_metadata = 100'000;
 
-// Returns false if the number of bytes or of elements of the tensor overflows.
+// Returns true unless the number of bytes or of elements of the tensor overflows.
 bool countable(safetensors_entry const& entry);
 
 /// The content of a file's header: the tensors by name, with the position of their data, and the
@@ -123,8 +122,8 @@ struct safetensors_header {
   std::map<std::string, std::string> metadata;
 };
 
-/// Parses a header. It refuses JSON that is not allowed by the format: repeated keys, unknown
-/// fields, values of other types. `data_bytes`: number of bytes after the header.
+/// Parses a header. Refuses JSON that the format does not allow: repeated keys, unknown fields,
+/// values of wrong types. `data_bytes`: number of bytes after the header.
 ///
 /// Cost:   O(n log n) for n tensors; memory several times the size of the text.
 /// Errors: input_error, one sentence with the file's name, for every other text.

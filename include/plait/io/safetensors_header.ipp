@@ -118,7 +118,7 @@ PLAIT_DECL bool safetensors_header_parser::number_unsigned(json::number_unsigned
 PLAIT_DECL bool safetensors_header_parser::string(std::string& value) {
   if (where_ == place::metadata) {
     if (out_.metadata.size() == most_metadata)
-      file_.refuse(concat({"has more than ", most_metadata, " texts of metadata"}));
+      file_.refuse(concat({"has more than ", most_metadata, " metadata entries"}));
     if (!out_.metadata.emplace(key_, std::move(value)).second) refuse_twice(key_);
     return true;
   }
@@ -215,12 +215,12 @@ PLAIT_DECL void safetensors_header_parser::end_tensor() {
     refuse(concat({"has data_offsets ", begin, " to ", end, "; the file has ", data_bytes_,
                    " bytes of data"}));
   entry.unknown_bytes = entry.type == stored_type::unknown ? end - begin : 0;
-  // Requires at least one bit for each element of an unknown type, so that the size of the file
+  // An unknown type must have at least one bit for each element, so that the size of the file
   // limits the memory for a tensor.
   std::size_t const least = entry.elements() / 8 + (entry.elements() % 8 != 0 ? 1 : 0);
   if (entry.type == stored_type::unknown && least > end - begin)
     refuse(concat({"has ", end - begin, " bytes of data for ", entry.elements(),
-                   " elements, less than a bit for each"}));
+                   " elements, which is less than one bit for each element"}));
   if (end - begin != entry.bytes())
     refuse(concat({"has ", end - begin, " bytes of data; ", to_string(entry.type), " of shape ",
                    shape_text(entry.shape), " needs ", entry.bytes()}));

@@ -21,23 +21,24 @@ using sharding_info = std::map<std::string, std::vector<std::size_t>, std::less<
 
 namespace plait::detail {
 
-/// The largest size of the text in bytes: about 160 for each of the most tensors. A file's header
-/// may be longer, but parsed JSON takes many times the memory of its text.
+/// The largest size of the metadata text in bytes: about 160 bytes for each tensor, at the largest
+/// number of tensors. The header of a file may be longer, but parsed JSON takes many times the
+/// memory of its text.
 inline constexpr std::size_t most_sharding_bytes = 50'000'000;
 
 }  // namespace plait::detail
 
 namespace plait::ext {
 
-/// Returns metadata for a safetensors file that has blocks of tensors. From it, PyTorch's
-/// distributed checkpoint knows which block of each tensor the file has.
+/// Returns metadata for a safetensors file that has blocks of tensors. From this metadata,
+/// PyTorch's distributed checkpoint knows which block of each tensor the file has.
 ///
 /// Errors: input_error if a name is not UTF-8.
 /// Source: torch/distributed/checkpoint/_hf_utils.py (DCP_VERSION 1.0).
 std::map<std::string, std::string> make_sharding_metadata(sharding_info const& info);
 
 /// Reads the metadata that make_sharding_metadata writes; returns nullopt if the file has none. The
-/// caller checks that the file has the tensors named in it.
+/// caller must check that the file has the tensors that the metadata names.
 ///
 /// Errors: input_error that names `path`, for an unknown version and for any other deviation from
 ///         the format.

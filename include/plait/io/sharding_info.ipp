@@ -16,7 +16,7 @@
 namespace plait::detail {
 
 // Reads {"NAME": {"saved_offsets": [r, c]}, ...}, where r and c are the first row and column of the
-// file's block. Other keys of a tensor are skipped, since PyTorch may add some.
+// file's block. Other keys of a tensor are skipped, because PyTorch may add keys.
 PLAIT_DECL sharding_info read_sharding_info(std::string const& text, file_name const& file) {
   std::string const part = "DCP_SHARDING_INFO";
   auto const info = read_json(text, most_sharding_bytes, file, part);
@@ -37,9 +37,9 @@ PLAIT_DECL sharding_info read_sharding_info(std::string const& text, file_name c
           fits = fits && take(field, offsets);
         }
     if (times != 1 || !fits)
-      file.refuse_part(
-          part, concat({"must give ", in_quotes(name), " saved_offsets once, a list of up to ",
-                        most_dimensions, " positions"}));
+      file.refuse_part(part, concat({"must list ", in_quotes(name),
+                                     " with saved_offsets exactly once, as a list of up to ",
+                                     most_dimensions, " positions"}));
   }
   return out;
 }

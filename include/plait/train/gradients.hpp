@@ -102,8 +102,8 @@ struct gradient_reduction {
 };
 
 /// Sums the gradients over the ranks, once per step for any number of microbatches: the transition
-/// from `partial` to the placement in which optimizers own gradients. A trainer reduces gradients
-/// by itself; this function is for programs that compute gradients without a trainer.
+/// from `partial` to the placement in which optimizers own gradients. Trainers reduce gradients
+/// automatically; this function is for programs that compute gradients without a trainer.
 ///
 /// Moves: the transfers that the plan lists for tied uses and gradients: for each bucket of each
 ///        region of the arena one all_reduce in place, or a reduce_scatter along each axis whose

@@ -197,7 +197,7 @@ if [[ $gloo != none ]]; then
     ((SECONDS - begin < 50)) || complain "a hidden folder: it took $((SECONDS - begin)) s"
     [[ $codes == " 2 2" ]] || complain "a hidden folder: exit codes$codes"
     for rank in 0 1; do
-      [[ $(wc -l <said.$rank) == 1 ]] && grep -q "folder of checkpoints 'hidden/run': rank 1 does not see there what rank 0 has written; give a folder that all hosts share" said.$rank ||
+      [[ $(wc -l <said.$rank) == 1 ]] && grep -q "folder of checkpoints 'hidden/run': rank 1 does not see a file that rank 0 has written there; use a folder that all hosts share" said.$rank ||
         complain "a hidden folder: rank $rank says: $(cat said.$rank)"
     done
     [[ $(ls -A hidden/run) == plait.lock ]] || complain "a hidden folder has $(ls -A hidden/run)"
