@@ -48,7 +48,8 @@ int main(int count, char** words) {
   // example-end
   if (same != schedules) return 1;
 
-  // Its reports if plait forgot a wait: each wait is left out in turn.
+  // Leaves out each of plait's waits in turn, and counts how often the device reports the missing
+  // wait.
   plait::ext::simulated_statistics seen;
   train(plait::simulated{.statistics = &seen});
   std::size_t found = 0;

@@ -1,6 +1,6 @@
-// SPDX-License-Identifier: Apache-2.0
-// The layers of thrust_layer.hpp on a GPU: the losses must be those of the processor, also when the
-// steps are recorded as a graph; an algorithm that cannot be recorded has to throw an error.
+// SPDX-License-Identifier: Apache-2.0 Trains the layers of thrust_layer.hpp on a GPU. The losses
+// must equal the losses on the processor, even if the steps are recorded as a graph. An algorithm
+// that cannot be recorded must throw an error.
 #include "thrust_layer.hpp"
 
 #include <plait/backend/cuda/cuda.hpp>
@@ -43,7 +43,7 @@ bool is_refused(Kernel kernel) {
   plait::ext::cuda_device::graph graph;
   auto const step = [&] { device.on(plait::ext::stream::compute).run(kernel, all); };
   try {
-    device.replay(graph, step);  // as it is
+    device.replay(graph, step);  // runs the step without recording
     device.replay(graph, step);  // recorded
   } catch (plait::cuda_error const& e) {
     std::printf("%s\n", e.what());

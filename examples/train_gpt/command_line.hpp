@@ -121,7 +121,8 @@ inline void hold_standard_files() {
   std::signal(SIGXFSZ, SIG_IGN);
   for (int const descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (::fcntl(descriptor, F_GETFD) >= 0 || errno != EBADF) continue;
-    if (descriptor == STDOUT_FILENO) throw plait::input_error("standard output is closed");
+    if (descriptor == STDOUT_FILENO)
+      throw plait::input_error("standard output is closed; open it or redirect it to a file");
     (void)::open("/dev/null", O_RDWR);  // open() returns the lowest free number, which is this one
   }
 }

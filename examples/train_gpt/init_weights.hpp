@@ -91,7 +91,7 @@ class model_config {
                                         plait::detail::in_quotes(without_quotes(as_text)),
                                         ", and the model of ", program, " ",
                                         plait::detail::in_quotes(without_quotes(ours)),
-                                        ": it would compute something else from these weights"}));
+                                        ": it would compute other results from these weights"}));
     }
   }
 
@@ -193,10 +193,11 @@ init_names names_of_init(program_description const& of, entry const& job,
         !plait::detail::matches_any(names.extra, name) && ++count <= most_named)
       rest += (rest.empty() ? "" : ", ") + plait::detail::in_quotes(name);
   if (count > 0)
-    throw plait::input_error("--init: the model of " + std::string(of.name) + " has no place for " +
-                             std::to_string(count) + " tensor" + (count == 1 ? "" : "s") +
-                             " of the weights, " + rest + (count > most_named ? ", ..." : "") +
-                             ": they are of another model, or of more of it");
+    throw plait::input_error("--init: the model of " + std::string(of.name) +
+                             " has no parameter for " + std::to_string(count) + " tensor" +
+                             (count == 1 ? "" : "s") + " of the weights, " + rest +
+                             (count > most_named ? ", ..." : "") +
+                             ": these weights belong to another model or to a larger one");
   return out;
 }
 

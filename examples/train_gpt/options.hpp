@@ -202,7 +202,8 @@ inline options parse(program_description const& of, int count, char const* const
   });
   command_line::parse(known, count, words);
   if (out.program && !out.explain)
-    throw plait::input_error("--program says more of --explain; write --explain --program");
+    throw plait::input_error(
+        "--program adds to the output of --explain; write --explain --program");
   if (!out.draw_what.empty() && out.draw.empty())
     throw plait::input_error("--draw-what needs --draw FILE");
   bool is_drawn = out.draw_what.empty();
@@ -224,11 +225,12 @@ inline options parse(program_description const& of, int count, char const* const
                              command_line::in_quotes(out.recompute));
   if (!out.recompute.empty() && out.reproducible > 0)
     throw plait::input_error(
-        "no plan is built for both --recompute and --reproducible; leave one "
+        "no plan is built for --recompute together with --reproducible; leave one "
         "out");
   if (out.reproducible > 0 && out.microbatches > 0)
     throw plait::input_error(
-        "--microbatches and --reproducible exclude each other: the G pieces are the microbatches");
+        "--microbatches cannot be used with --reproducible, where the G pieces are the "
+        "microbatches; leave one out");
   if (out.checkpoint.empty() && (out.resume || !out.allow.empty() || out.every > 0 || out.keep > 0))
     throw plait::input_error(std::string(out.resume           ? "--resume"
                                          : !out.allow.empty() ? "--allow"

@@ -87,14 +87,14 @@ inline std::string kind_of(options const& wanted) {
          (wanted.lora > 0 ? " with --lora " + std::to_string(wanted.lora) : "");
 }
 
-/// Returns the name of the backend in entries, which is one name for all engines.
+/// Returns the name under which entries list the backend: all engines have the same name there.
 inline std::string backend_of(options const& wanted) {
   bool const is_process = wanted.backend == "mpi" || wanted.backend == "gloo";
   return is_process ? process_backend : wanted.backend;
 }
 
-/// Returns a text that lists the plans that are built, and tells how to configure for the wanted
-/// plan.
+/// Returns a text that lists the plans that are built, and the options with which to configure the
+/// build for the wanted plan.
 inline std::string how_to_build(options const& wanted, std::string const& built,
                                 std::string const& plan) {
   auto const text = built.empty() ? std::string("none is") : "built are " + built;
@@ -110,7 +110,7 @@ inline std::string how_to_build(options const& wanted, std::string const& built,
   if (is_cuda && (is_reproducible || !wanted.recompute.empty())) return text;
   if (wanted.size == wanted.of->tied_size && plan.find("pp") != std::string::npos)
     return text + "; " + wanted.size +
-           " has no plans with stages, as its head is the embedding's table";
+           " has no plans with stages, because its head is the table of the embedding";
   auto const variable = std::string(wanted.of->variables) +
                         (is_reproducible            ? "REPRODUCIBLE_"
                          : wanted.recompute.empty() ? ""
@@ -122,7 +122,7 @@ inline std::string how_to_build(options const& wanted, std::string const& built,
          "PLANS" + (is_cuda ? "" : "_" + model) + "=" + plan +
          (is_reproducible ? " -D PLAIT_GPT_SLICES=" + std::to_string(wanted.reproducible) : "") +
          (wanted.lora > 0 ? " -D PLAIT_LLAMA_LORA=" + std::to_string(wanted.lora) : "") +
-         " (models and plans may be several, with semicolons)" +
+         " (to list several models or plans, separate them by semicolons)" +
          (wanted.of->has_lora ? "" : ", or let scripts/demo do it");
 }
 
@@ -138,12 +138,12 @@ inline std::pair<std::string, int> with_data_ranks_apart(std::string const& plan
   auto const [rest, problem] = std::from_chars(plan.data() + 2, plan.data() + end, ranks);
   if (problem != std::errc{} || rest != plan.data() + end || ranks < 1)
     throw plait::input_error("unknown plan " + in_quotes(plan) +
-                             "; with --reproducible plans are " +
+                             "; with --reproducible the plans are " +
                              "serial, dp2, dp3 and so on, pp2, dp3.pp2 and so on");
   return {"dpN" + plan.substr(end), ranks};
 }
 
-/// Returns the reproducible entry that is wanted, with its number of data ranks.
+/// Returns the reproducible entry that the command line asks for, and the number of data ranks.
 inline entry find_reproducible(options const& wanted) {
   auto const [name, data_ranks] = with_data_ranks_apart(wanted.plan);
   std::string built;
@@ -163,7 +163,7 @@ inline entry find_reproducible(options const& wanted) {
                            kind_of(wanted) + "; " + how_to_build(wanted, built, name));
 }
 
-/// Returns the entries among which the wanted job is, unless it is reproducible.
+/// Returns the list of entries in which to look for the wanted job, unless the job is reproducible.
 inline std::vector<entry> const& entries_for(options const& wanted) {
   return wanted.recompute.empty() ? entries() : recompute_entries();
 }
@@ -183,7 +183,7 @@ inline entry find(options const& wanted) {
   }
   if (!known_plan)
     throw plait::input_error("unknown plan " + in_quotes(wanted.plan) +
-                             "; --list-plans prints them");
+                             "; --list-plans prints the plans that are built");
   throw plait::input_error("plan " + in_quotes(wanted.plan) + " is not built for " +
                            kind_of(wanted) + "; " + how_to_build(wanted, built, wanted.plan));
 }
@@ -207,7 +207,7 @@ inline void check_batch(options const& wanted, entry const& job) {
   if (job.slices > 0) {
     if (wanted.batch % job.slices != 0)
       throw plait::input_error("--batch " + std::to_string(wanted.batch) +
-                               " does not divide into the " + std::to_string(job.slices) +
+                               " cannot be divided equally into the " + std::to_string(job.slices) +
                                " pieces of --reproducible");
     if (job.data_ranks > job.slices)
       throw plait::input_error("plan " + in_quotes(job.plan) + " has " +
@@ -217,9 +217,10 @@ inline void check_batch(options const& wanted, entry const& job) {
   }
   auto const microbatches = wanted.microbatches > 0 ? wanted.microbatches : job.stages;
   if (wanted.batch % (job.data_ranks * microbatches) != 0)
-    throw plait::input_error("--batch " + std::to_string(wanted.batch) + " does not divide over " +
-                             std::to_string(job.data_ranks) + " data ranks with " +
-                             std::to_string(microbatches) + " microbatches each");
+    throw plait::input_error("--batch " + std::to_string(wanted.batch) +
+                             " cannot be divided equally over " + std::to_string(job.data_ranks) +
+                             " data ranks with " + std::to_string(microbatches) +
+                             " microbatches each");
 }
 
 /// Returns the project's own documents and headers, in a fixed order; they are the default training
@@ -240,11 +241,11 @@ inline std::vector<fs::path> own_text() try {
   return files;
 } catch (fs::filesystem_error const& problem) {
   throw plait::input_error("the project's own text cannot be read (" + problem.code().message() +
-                           "); give another by --data FILE");
+                           "); pass another text with --data FILE");
 }
 
-/// The file of --losses. An error in opening it is found before the training. The file appears
-/// under its name when it is complete.
+/// The file of --losses. It is opened before the training, so that errors are found early. The file
+/// appears under its name when it is complete.
 class losses_file {
  public:
   explicit losses_file(std::string const& path) : file_(path, "file of losses") {}
@@ -311,7 +312,7 @@ inline void check_files(options const& wanted) {
                                  " are the same file");
 }
 
-/// Returns bytes as text, and tokens as numbers, as the program does not have a tokenizer.
+/// Returns bytes as text, and tokens as numbers, because the program does not have a tokenizer.
 inline std::string printable(std::vector<std::int32_t> const& sample, bool tokens) {
   std::string text;
   for (auto const one : sample)
@@ -340,14 +341,16 @@ inline std::shared_ptr<plait::ext::process_engine> make_engine(options const& wa
   if (backend_of(wanted) != process_backend) return nullptr;
   for (auto const& engine : engines())
     if (engine.name == wanted.backend) return engine.make();
-  throw plait::input_error("--backend " + wanted.backend +
-                           " is not built in; configure where its library is found");
+  throw plait::input_error(
+      "--backend " + wanted.backend +
+      " is not built in; configure the build on a machine that has its library");
 }
 
 /// The checkpoints of a rank, with the options of the command line.
 class kept_checkpoints final : public rank_checkpoints {
  public:
-  /// `problem`: the first rank writes to it why the last checkpoint could not be written.
+  /// `problem`: the string to which the first rank writes the reason why the last checkpoint could
+  /// not be written.
   kept_checkpoints(options const& wanted, std::unique_ptr<plait::saved_state> state,
                    plait::ext::batch_description const& batches, std::uint64_t epoch,
                    std::string& problem)
@@ -368,8 +371,8 @@ class kept_checkpoints final : public rank_checkpoints {
     if (!speaks_) return next;
     for (auto const& why : saves_->left_out())
       std::fprintf(stderr, "%s: left out: %s\n", name_, why.c_str());
-    if (saves_->from().empty()) std::printf("no checkpoint is there: from the start\n");
-    else std::printf("going on from %s\n", plait::detail::path_in_quotes(saves_->from()).c_str());
+    if (saves_->from().empty()) std::printf("no checkpoint was found: starting from step 0\n");
+    else std::printf("resuming from %s\n", plait::detail::path_in_quotes(saves_->from()).c_str());
     std::fflush(stdout);
     return next;
   }
@@ -478,7 +481,9 @@ inline int train(options const& wanted, entry const& job) {
                 tokens ? tokens->tokens() : std::get<plait::byte_text>(opened).bytes(),
                 tokens ? "tokens" : "bytes of text");
   if (is_root && head_is_copied)
-    std::printf("the head of the weights is their table: it starts as a copy of that\n");
+    std::printf(
+        "the weights share the head with the embedding's table: the head starts as a copy of the "
+        "table\n");
   command_line::check_output();
   plait::progress progress(wanted.steps);
   bool has_begun = false;
@@ -497,8 +502,7 @@ inline int train(options const& wanted, entry const& job) {
     if (save) save->writer.commit();
   };
   outcome outcome;
-  // example-begin stop
-  // It serves all trainers of the program.
+  // example-begin stop One guard serves all trainers of the program.
   plait::stop_on_signals const stop(plait::early_warning::sigusr1);
   request.stop = &stop;
   try {
@@ -539,9 +543,9 @@ inline request planned_request(options const& wanted, entry const& job) {
   return request;
 }
 
-/// Prints the plan. If ranks are processes, the first one prints it, and each prints the rank that
-/// the launcher has given it. If the launcher has started as many processes as the plan has ranks,
-/// they connect to find out which groups cross hosts.
+/// Prints the plan. If ranks are processes, the first process prints the plan, and each process
+/// prints the rank that the launcher has given to it. If the launcher has started as many processes
+/// as the plan has ranks, the processes connect to find out which groups cross hosts.
 inline void explain(options const& wanted, entry const& job) {
   auto request = planned_request(wanted, job);
   std::string place;
@@ -588,7 +592,7 @@ inline int run(options const& wanted) {
   check_files(wanted);
   bool const trains = !wanted.explain && wanted.draw.empty();
   if (trains && job.run == nullptr)
-    throw plait::input_error("--size " + job.size + " is built for --explain and --draw alone");
+    throw plait::input_error("--size " + job.size + " is built only for --explain and --draw");
   if (trains) return train(wanted, job);
   if (!wanted.draw.empty()) draw(wanted, job);
   if (wanted.explain) explain(wanted, job);

@@ -22,8 +22,9 @@
 
 #include "train_gpt/config_line.hpp"
 
-// The jobs, as the main program knows them. Every (size, plan, precision, backend) is compiled in
-// one of several units, apart from the main program, and adds itself to one list.
+// The list of jobs, through which the main program finds them. Each job, a combination of size,
+// plan, precision and backend, is compiled in one of several units apart from the main program, and
+// adds itself to this list.
 namespace train_gpt {
 
 /// The name and shape of a parameter.
@@ -45,15 +46,16 @@ struct rank_checkpoints {
   /// Returns the number of the next batch.
   virtual std::uint64_t resume() = 0;
   virtual void after_step() = 0;
-  /// Saves the last step, unless it is saved already.
+  /// Saves the state after the last step, unless this state is already saved.
   virtual void finish() = 0;
 };
 
-/// Options of the backend `simulated` in addition to the seed; see its own header.
+/// Options of the backend `simulated` in addition to the seed; see the header of that backend.
 struct simulation;
 
 struct request {
-  /// The training data. The size of the model determines which of the two it reads.
+  /// The training data: a text or tokens. The size of the model determines which of the two a job
+  /// reads.
   std::variant<plait::byte_text const*, plait::token_shards const*> text;
   std::int64_t steps = 200;
   std::size_t batch = 16;
@@ -88,11 +90,12 @@ struct request {
   /// Further options of the simulation, for tests of plait itself.
   simulation const* simulated = nullptr;
   plait::stop_on_signals const* stop = nullptr;
-  /// Loads the first weights of a rank's trainer; if it is empty, they are drawn from the seed.
+  /// Loads the first weights of a rank's trainer. If the function is empty, the weights are drawn
+  /// from the seed.
   std::function<void(plait::saved_state&)> load;
   tensor_sink* save = nullptr;
-  /// Makes the checkpoints of a rank; if it is empty, none are written. Only the main program knows
-  /// the options of checkpoints.
+  /// Makes the checkpoints of a rank. If the function is empty, no checkpoints are written. Only
+  /// the main program knows the options of checkpoints.
   std::function<std::unique_ptr<rank_checkpoints>(std::unique_ptr<plait::saved_state>,
                                                   plait::ext::batch_description const&,
                                                   std::uint64_t epoch)>
@@ -115,7 +118,8 @@ struct outcome {
 /// One compiled job.
 struct entry {
   std::string size, plan, precision, backend;
-  /// The number of ranks, without a factor for data ranks that are left to the launch.
+  /// The number of ranks. If the number of data ranks is left to the launch, the number of ranks
+  /// for one data rank.
   int ranks = 1;
   int data_ranks = 1;  ///< 0: left to the launch
   int stages = 1;

@@ -29,7 +29,7 @@ using plait::nn::rotary_options;
 using plait::nn::weight_order;
 
 // example-begin numbers
-/// The numbers of a Llama, as its config.json has them.
+/// The sizes and other numbers of a Llama, with the names and values of its config.json.
 struct shape {
   std::size_t layers, width, hidden, heads, key_value_heads, head_width, sequence, vocabulary;
   rms_norm_options norm{};
@@ -101,7 +101,7 @@ using llama_with = sequential<
                    named<"norm", typename llama_block<S, Trained>::norm>>>,
     named<"lm_head", Head>>;
 
-/// A Llama with a head of its own.
+/// A Llama whose head has its own matrix.
 template <shape S, class Trained = all_trained>
 using llama =
     llama_with<S, Trained, typename Trained::template layer<embedding<S.vocabulary, S.width>>,
@@ -109,7 +109,8 @@ using llama =
 
 // example-end
 
-/// A Llama whose head is the table of the embedding; on a tensor axis both cut it by vocabulary.
+/// A Llama whose head uses the table of the embedding. On a tensor axis, both layers cut this table
+/// by vocabulary.
 template <shape S>
 using free_head = linear<S.width, S.vocabulary, matrix>;
 template <shape S>
@@ -118,7 +119,8 @@ using tied_llama =
                plait::use_form<"column", plait::tied<free_head<S>, typename free_head<S>::weight,
                                                      "model.embed_tokens.weight">>>;
 
-/// The values that config.json must have for this model, besides the shapes of the weights.
+/// The values that config.json must contain for this model, in addition to the shapes of the
+/// weights.
 [[gnu::cold]] inline std::vector<train_gpt::config_line> config_of(shape const& of) {
   bool const is_scaled = of.rotary.scaling == plait::nn::rotary_scaling::llama3;
   auto const text = [](plait::nano_fraction number) { return std::to_string(number.nano) + "e-9"; };

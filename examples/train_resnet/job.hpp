@@ -25,7 +25,7 @@ struct options {
   double learning_rate = 0.01, momentum = 0.9;
 };
 
-/// A model under a plan. Errors: input_error from both calls.
+/// A model under a plan. Both functions throw input_error.
 struct entry {
   std::string model, plan;
   std::string (*explain)(options const& wanted);
@@ -77,7 +77,7 @@ std::string explain(options const& wanted) {
 template <class Size, class Job, class Data>
 void train_on(options const& wanted, Data const& data) {
   auto const seed = static_cast<std::uint64_t>(wanted.seed);
-  // A last group of one sample has no variance if maps have one place.
+  // A last group of one sample has no variance if its maps have only one element.
   auto const last =
       data.size() % Size::of.group == 1 ? plait::last_batch::drop : plait::last_batch::keep;
   plait::launch<Job>(plait::threads{}, [&](auto& rank) {
@@ -98,7 +98,7 @@ void train_on(options const& wanted, Data const& data) {
       auto const report = trainer.step(batches.at(static_cast<std::uint64_t>(step)));
       if (rank.is_root()) std::printf("step %3ld  loss %.6f\n", long(step), report.loss);
     }
-    double const loss = trainer.evaluate(batches.at(0));  // by the running statistics
+    double const loss = trainer.evaluate(batches.at(0));  // uses the running statistics
     if (rank.is_root()) std::printf("evaluated: loss %.6f\n", loss);
     if (!wanted.save.empty()) plait::save_weights(trainer, wanted.save);
   });
@@ -121,7 +121,7 @@ void train(options const& wanted) {
                                                                       std::uint64_t(wanted.seed)));
 }
 
-/// Enters a job into the list.
+/// Adds a job to the list.
 template <class Size, class Job, bool Trains>
 bool enter(char const* model, char const* plan) {
   entry made{model, plan, explain<Size, Job>, nullptr};

@@ -19,7 +19,7 @@ namespace nn = plait::nn;
 struct shape {
   std::size_t edge = 32;  ///< rows and columns of a picture
   std::size_t classes = 10;
-  std::size_t group = 4;  ///< samples with common statistics
+  std::size_t group = 4;  ///< number of samples that are normalised with common statistics
 };
 
 // example-begin block
@@ -70,7 +70,7 @@ struct bottleneck {
 };
 // example-end
 
-/// `Count` blocks; the first has the stride.
+/// A chain of `Count` blocks; the first block has the stride.
 template <template <class, std::size_t, std::size_t, std::size_t> class Block, class In,
           std::size_t Width, std::size_t Stride, std::size_t Group, std::size_t Count>
 struct stage;

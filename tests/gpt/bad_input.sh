@@ -78,7 +78,7 @@ refused "--data needs a value" --data
 refused "--data needs a value" --data ""
 
 # Plans, sizes, batches.
-refused "unknown plan 'dp3'; --list-plans prints them" --plan dp3
+refused "unknown plan 'dp3'; --list-plans prints the plans that are built" --plan dp3
 refused "is not built for size 'huge' in precision 'float' on backend 'host'; none is; sizes are tiny, small, gpt2" --size huge
 refused "none is; configure with -D PLAIT_GPT_MODELS=small.bfloat16.simulated -D PLAIT_GPT_PLANS_small.bfloat16.simulated=dp2 (" \
   --size small --precision bfloat16 --backend simulated --plan dp2
@@ -86,12 +86,12 @@ refused "in precision 'half'" --precision half
 refused "--attention is own or cudnn, got 'fast'" --attention fast
 refused "--attention cudnn needs --backend cuda and --precision bfloat16" --attention cudnn --backend cuda
 refused "--attention cudnn needs --backend cuda and --precision bfloat16" --attention cudnn --precision bfloat16
-refused "--batch 7 does not divide over 2 data ranks" --plan dp2 --batch 7
-refused "--batch 6 does not divide over 1 data ranks with 4 microbatches each" --plan pp4 --batch 6
+refused "--batch 7 cannot be divided equally over 2 data ranks" --plan dp2 --batch 7
+refused "--batch 6 cannot be divided equally over 1 data ranks with 4 microbatches each" --plan pp4 --batch 6
 refused "--batch 4 does not divide" --batch 4 --microbatches 3
 refused "--batch 1000000 is more than" --data "$text" --batch 1000000
 refused "--batch 1000000 is more than" --data "$text" --batch 1000000 --microbatches 1000000
-refused "--batch 16 does not divide over 4 data ranks with 1000000 microbatches" --plan dp4 \
+refused "--batch 16 cannot be divided equally over 4 data ranks with 1000000 microbatches" --plan dp4 \
   --microbatches 1000000
 refused "no plan is built for size 'foo' in precision 'float' on backend 'host'" --list-plans --size foo
 
@@ -193,7 +193,7 @@ rm private fresh
 before="$(find . | sort)"
 code=0
 "$train_gpt" "${some[@]}" --steps 1 --save w >&- 2>../err || code=$?
-[[ $code == 2 && $(cat ../err) == "train_gpt: standard output is closed" ]] ||
+[[ $code == 2 && $(cat ../err) == "train_gpt: standard output is closed; open it or redirect it to a file" ]] ||
   complain "closed standard output: exit code $code: $(cat ../err)"
 for arguments in "--steps 1 --save w" --list-plans --explain --help; do
   code=0
@@ -308,7 +308,7 @@ refused "'turned': tensor 'wte.weight' has the shape (64, 256), but (256, 64) is
 refused "'no_json' has a header" "${init[@]}" no_json
 refused "'huge_number' has a header that is not JSON" "${init[@]}" huge_number
 with_tensor good more_of_it h.0.attn.more
-refused "the model of train_gpt has no place for 1 tensor of the weights, 'h.0.attn.more': they are of another model" \
+refused "the model of train_gpt has no parameter for 1 tensor of the weights, 'h.0.attn.more': they are of another model" \
   "${init[@]}" more_of_it
 mkdir -p of_torch of_others
 printf 'version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 1\n' >of_torch/pytorch_model.bin
@@ -421,7 +421,7 @@ if [[ -n "$("$train_gpt" --list-plans --size gpt2 2>/dev/null)" ]]; then
   is_late=yes refused "has the token 50257 at place 1024" "${gpt2[@]}" strange_token
   refused "--batch 2 is more than the 1 sequences" --size gpt2 --batch 2 --data tokens
   refused "plan 'pp2' is not built for size 'gpt2'" "${gpt2[@]}" tokens --plan pp2
-  refused "gpt2 has no plans with stages, as its head is the embedding's table" "${gpt2[@]}" tokens --plan pp2
+  refused "gpt2 has no plans with stages, because its head is the table of the embedding" "${gpt2[@]}" tokens --plan pp2
   refused "'wte.weight' has the shape (256, 64), but (50257, 768) is needed" "${gpt2[@]}" tokens \
     --init good
   succeeds "${gpt2[@]}" tokens --steps 0

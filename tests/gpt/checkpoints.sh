@@ -67,7 +67,7 @@ train "${epoch[@]}" --steps 14 --losses whole.csv --save whole.end
 [[ $(cd epoch && echo step-*) == 'step-00000011 step-00000014' ]] || complain "the last step is not saved: $(ls epoch)"
 rm -r epoch/step-00000014
 train "${epoch[@]}" --steps 14 --resume --losses rest.csv --save rest
-grep -q "^going on from 'epoch/step-00000011'$" out || complain "it does not say from where it goes on: $(cat out)"
+grep -q "^resuming from 'epoch/step-00000011'$" out || complain "it does not say from where it goes on: $(cat out)"
 half=3 near whole.csv rest.csv 0 || complain "over the end of an epoch: $(tail -n 3 whole.csv rest.csv)"
 cmp -s whole.end rest || complain "over the end of an epoch: other weights"
 
@@ -108,7 +108,7 @@ if unshare --mount true 2>unshared; then
       complain "a full disk under $plan: exit code $code: $(cat err)"
     train --plan "$plan" --steps 4 --save "undisturbed.$plan"
     train --plan "$plan" --steps 4 --checkpoint "of.$plan" --resume --save rest
-    grep -qF "going on from 'of.$plan/step-00000002'" out || complain "after a full disk under $plan: $(cat out)"
+    grep -qF "resuming from 'of.$plan/step-00000002'" out || complain "after a full disk under $plan: $(cat out)"
     cmp -s "undisturbed.$plan" rest || complain "after a full disk under $plan: other weights"
   done
 else

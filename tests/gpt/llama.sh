@@ -73,7 +73,7 @@ done)"
 "$program" --explain --size llama_1b --precision bfloat16 --plan tp4 >"$out/said"
 grep -q '^mesh: tensor 4, .* 1235814400 parameters of 2 bytes$' "$out/said" || fail "$(head -1 "$out/said")"
 
-refused "--size llama_1b is built for --explain and --draw alone" --size llama_1b --precision bfloat16 --plan tp4
+refused "--size llama_1b is built only for --explain and --draw" --size llama_1b --precision bfloat16 --plan tp4
 refused "sizes are tiny, llama_1b" --size large
 refused "with --lora 3; none is; configure with -D PLAIT_LLAMA_MODELS=tiny.double" --precision double --lora 3
 refused "unknown option '--reproducible'" --reproducible 4

@@ -79,9 +79,9 @@ refused() {
 }
 refused 'plan '\''dp2'\'' with --reproducible 7 is not built' --plan dp2 --reproducible 7
 refused '-D PLAIT_GPT_REPRODUCIBLE_PLANS_tiny.float=dpN -D PLAIT_GPT_SLICES=7 (' --plan dp2 --reproducible 7
-refused '--batch 16 does not divide into the 12 pieces of --reproducible' --plan dp2 --reproducible 12
+refused '--batch 16 cannot be divided equally into the 12 pieces of --reproducible' --plan dp2 --reproducible 12
 refused 'has 13 data ranks for the 12 pieces' --plan dp13 --reproducible 12 --batch 48
 refused "unknown plan 'dpx'" --plan dpx --reproducible 12
-refused 'exclude each other' --plan dp2 --reproducible 12 --microbatches 2
+refused 'cannot be used with --reproducible' --plan dp2 --reproducible 12 --microbatches 2
 
 ((failures == 0))

@@ -254,7 +254,7 @@ printf '\0\1\2' >binary && chmod +x binary
 refuses 'how many ranks'
 refuses '-n needs a value' -n
 for number in 0 -1 1.5 '' ٣ 99999999999999999999; do refuses '-n takes a whole number' -n "$number" true; done
-(ulimit -n 64; refuses '-n 20 takes 72 open files, and this process may have 64' -n 20 true; exit "$failures") || failures=$?
+(ulimit -n 64; refuses '-n 20 takes 72 open files, but this process may open only 64' -n 20 true; exit "$failures") || failures=$?
 refuses 'which program' -n 2
 refuses "there is no program 'no_such_program' in PATH" -n 2 no_such_program
 refuses "there is no program './no" -n 2 ./no_such_program
@@ -262,7 +262,7 @@ refuses 'there is no program .text. in PATH; write ./text' -n 2 text
 refuses "'./text' is no program" -n 2 ./text
 refuses "'/' is no program" -n 2 /
 refuses 'rank 0 cannot be started: Exec format error' -n 2 ./binary
-refuses "there is no option '--grac'" --grac 3 -n 2 true
+refuses "unknown option '--grac'" --grac 3 -n 2 true
 refuses '--grace takes a number of seconds' -n 2 --grace soon true
 refuses '--no-prefix takes no value' --no-prefix=1 -n 2 true
 TMPDIR=/no/such/place refuses "the folder '/no/such/place/plait-[0-9a-f]+' cannot be made" -n 1 true

@@ -430,7 +430,7 @@ if command -v openssl >/dev/null; then
     check "refused: $1" test "$code $(wc -l <err)" = "2 1"
     check "refused: $1" says "^launch: $1"
   }
-  refuses_etcd "PLAIT_ELASTIC_PASSWORD_FILE is '.*', which may be used by other users"
+  refuses_etcd "PLAIT_ELASTIC_PASSWORD_FILE is '.*', which other users may read or write"
   chmod 600 password
   PLAIT_ELASTIC_USER='' refuses_etcd 'PLAIT_ELASTIC_USER and PLAIT_ELASTIC_PASSWORD_FILE belong together'
   PLAIT_ELASTIC_PASSWORD_FILE=$PWD/none refuses_etcd "PLAIT_ELASTIC_PASSWORD_FILE is '.*', which cannot be read: No such"

@@ -98,8 +98,8 @@ run("--tokenizer", "wide", "--out", "w", "a.txt")
 check("wide tokens", tokens_of("w_000000.bin", True) == list("größe\r\n".encode()))
 
 narrow = ("--tokenizer", "narrow", "--out")
-refused(1, "shard 'n_000000.bin' is there; --force replaces it", *narrow, "n", "b.txt")
-refused(1, "shard 'n_000001.bin' is left of another run; remove it and those behind it", *narrow, "n", "--force",
+refused(1, "shard 'n_000000.bin' already exists; --force replaces it", *narrow, "n", "b.txt")
+refused(1, "shard 'n_000001.bin' is left over from another run; remove it and the shards after it", *narrow, "n", "--force",
         "b.txt")
 check("replaced", tokens_of("n_000000.bin") == list(b"xyz"))
 refused(1, "text 'none' cannot be read: No such file or directory", *narrow, "x", "none")
@@ -108,9 +108,9 @@ write("bad.txt", b"ab\xff")
 refused(1, "text 'bad.txt' is not UTF-8: byte 2", *narrow, "x", "bad.txt")
 for line in (b"{}", b"[1]", b"{", b'{"text": 1}'):
     write("bad.jsonl", b'{"text": ""}\n' + line)
-    refused(1, "text 'bad.jsonl': line 2 is no JSON object with a text in its field 'text'", *narrow, "x", "bad.jsonl")
+    refused(1, "text 'bad.jsonl': line 2 is not a JSON object with a text in the field 'text'", *narrow, "x", "bad.jsonl")
 write("empty", b"")
-refused(1, "the texts have no tokens", *narrow, "x", "empty")
+refused(1, "the texts contain no tokens", *narrow, "x", "empty")
 refused(2, "--end: the tokenizer has no token '<none>' among its 65536", *narrow, "x", "--end", "<none>", "b.txt")
 check("a number of 0", run(*narrow, "x", "--shard", "0", "b.txt")[0] == 2)
 check("nothing is left", not [name for name in os.listdir() if name.startswith("x") or "partial" in name])

@@ -117,7 +117,7 @@ chmod +x tests/structure/stand_ins/srun
 page '<!-- run -->' '```sh' 'srun program' '```'
 expect 77 'srun program: skipped: there is no Slurm' --check run build
 rm -r tests/structure
-for text in "plan 'dp2' is not built for size 'tiny'" '--backend mpi is not built in; configure where its library is found'; do
+for text in "plan 'dp2' is not built for size 'tiny'" '--backend mpi is not built in; configure the build on a machine that has its library'; do
   printf '%s\n' '#!/bin/sh' "echo \"$text\" >&2; exit 2" >build/bin/lacks
   chmod +x build/bin/lacks
   page '<!-- run -->' '```sh' 'build/dev/bin/lacks' '```'

@@ -160,7 +160,7 @@ while (($# > 0)); do
     complain "$(cat said)"
   mkdir -p broken && echo "of the user" >broken/rank-0.flight
   "$flight" broken >said 2>&1
-  [[ $? == 2 && $(cat said) == "scripts/flight: flight record 'broken/rank-0.flight' has 12 bytes, a record at least 4096" ]] ||
+  [[ $? == 2 && $(cat said) == "scripts/flight: flight record 'broken/rank-0.flight' has 12 bytes, but a record has at least 4096" ]] ||
     complain "a broken record: $(cat said)"
   # Any content of the files gives an answer or an error text.
   what="damaged records"

@@ -68,7 +68,7 @@ with tempfile.TemporaryDirectory() as folder:
                 file.write(sound[name])
     assert seen >= {1, 2}, seen
     for name, change, words in [("version", (8, b"\1"), "has version 1 of the format"), ("order", (12, b"\7"), "byte order"),
-                                ("magic", (0, b"\0" * 8), "is not complete"), ("end", (48, b"\1"), "do not fit together")]:
+                                ("magic", (0, b"\0" * 8), "is not complete"), ("end", (48, b"\1"), "contradict each other")]:
         path = os.path.join(folder, names[0])
         data = bytearray(sound[names[0]])
         data[change[0]:change[0] + len(change[1])] = change[1]
