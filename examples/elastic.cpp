@@ -1,6 +1,8 @@
-// SPDX-License-Identifier: Apache-2.0 libs: gloo elastic Processes join and leave while this
-// program trains, and the final weights are the same as in an undisturbed run: scripts/launch
-// --elastic 2:4 --restarts 3 build/dev/examples/elastic example-begin
+// SPDX-License-Identifier: Apache-2.0
+// libs: gloo elastic
+// Processes join and leave while this program trains, and the final weights are the same as in an
+// undisturbed run: scripts/launch --elastic 2:4 --restarts 3 build/dev/examples/elastic
+// example-begin
 #include <plait/backend/gloo/gloo.hpp>
 #include <plait/elastic/elastic.hpp>
 #include <plait/plait.hpp>

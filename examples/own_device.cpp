@@ -1,7 +1,8 @@
-// SPDX-License-Identifier: Apache-2.0 ctest: Your own device: a skeleton to start from. Its memory
-// is the processor's, its streams are the calling thread, and its kernels are those of the host.
-// Replace these parts one after the other; after each change plait::testing::check_device reports
-// the laws that the device breaks.
+// SPDX-License-Identifier: Apache-2.0
+// ctest:
+// Your own device: a skeleton to start from. Its memory is the processor's, its streams are the
+// calling thread, and its kernels are those of the host. Replace these parts one after the other;
+// after each change plait::testing::check_device reports the laws that the device breaks.
 #include <plait/backend/host/run_ranks.hpp>
 #include <plait/plait.hpp>
 #include <plait/testing/check_device.hpp>

@@ -1,6 +1,7 @@
-// SPDX-License-Identifier: Apache-2.0 Trains the layers of thrust_layer.hpp on a GPU. The losses
-// must equal the losses on the processor, even if the steps are recorded as a graph. An algorithm
-// that cannot be recorded must throw an error.
+// SPDX-License-Identifier: Apache-2.0
+// Trains the layers of thrust_layer.hpp on a GPU. The losses must equal the losses on the processor,
+// even if the steps are recorded as a graph. An algorithm that cannot be recorded must throw an
+// error.
 #include "thrust_layer.hpp"
 
 #include <plait/backend/cuda/cuda.hpp>

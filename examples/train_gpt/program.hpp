@@ -502,7 +502,8 @@ inline int train(options const& wanted, entry const& job) {
     if (save) save->writer.commit();
   };
   outcome outcome;
-  // example-begin stop One guard serves all trainers of the program.
+  // example-begin stop
+  // One guard serves all trainers of the program.
   plait::stop_on_signals const stop(plait::early_warning::sigusr1);
   request.stop = &stop;
   try {

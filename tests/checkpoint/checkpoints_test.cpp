@@ -485,7 +485,7 @@ TEST(Checkpoints, OfAnotherRunAreNotMixedWithNewOnes) {
   folder const at("another_run");
   run_of<data_parallel<2>>()({.steps = 2, .saves = {.folder = at.path, .every = 2}});
   expect_refused({.steps = 2, .saves = {.folder = at.path}, .resumes = false},
-                 "has checkpoints of another run, up to step 2; continue from there");
+                 "has checkpoints of another run, up to step 2; continue that run");
   expect_refused(
       {.saves = {.folder = at.path, .allow = {"learning_rat"}}},
       "allow contains 'learning_rat', which is not a setting; the settings are model, precision, ");

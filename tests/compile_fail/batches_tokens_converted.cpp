@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: the data set has tokens, which are std::int32_t whatever the precision of the job;
+// first: the data set has tokens, which are std::int32_t in jobs of every precision
 #include "plait/backend/host/threads.hpp"
 #include "plait/data/batches.hpp"
 #include "plait/data/byte_text.hpp"

@@ -88,7 +88,7 @@ refused "--attention cudnn needs --backend cuda and --precision bfloat16" --atte
 refused "--attention cudnn needs --backend cuda and --precision bfloat16" --attention cudnn --precision bfloat16
 refused "--batch 7 cannot be divided equally over 2 data ranks" --plan dp2 --batch 7
 refused "--batch 6 cannot be divided equally over 1 data ranks with 4 microbatches each" --plan pp4 --batch 6
-refused "--batch 4 does not divide" --batch 4 --microbatches 3
+refused "--batch 4 cannot be divided equally" --batch 4 --microbatches 3
 refused "--batch 1000000 is more than" --data "$text" --batch 1000000
 refused "--batch 1000000 is more than" --data "$text" --batch 1000000 --microbatches 1000000
 refused "--batch 16 cannot be divided equally over 4 data ranks with 1000000 microbatches" --plan dp4 \
@@ -308,7 +308,7 @@ refused "'turned': tensor 'wte.weight' has the shape (64, 256), but (256, 64) is
 refused "'no_json' has a header" "${init[@]}" no_json
 refused "'huge_number' has a header that is not JSON" "${init[@]}" huge_number
 with_tensor good more_of_it h.0.attn.more
-refused "the model of train_gpt has no parameter for 1 tensor of the weights, 'h.0.attn.more': they are of another model" \
+refused "the model of train_gpt has no parameter for 1 tensor of the weights, 'h.0.attn.more': these weights belong to another model" \
   "${init[@]}" more_of_it
 mkdir -p of_torch of_others
 printf 'version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 1\n' >of_torch/pytorch_model.bin

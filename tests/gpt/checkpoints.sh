@@ -123,7 +123,7 @@ refused() {
   [[ $? == 2 ]] || complain "no error: $*"
   grep -qF -- "$words" err || complain "$*: $(cat err)"
 }
-refused "has checkpoints of another run, up to step $last; continue from there" --checkpoint stopped
+refused "has checkpoints of another run, up to step $last; continue that run" --checkpoint stopped
 refused "'learning_rat', which is not a setting" --checkpoint stopped --resume --allow learning_rat
 refused '--every needs --checkpoint DIR' --every 5
 for file in stopped/step-*/weights-*; do printf x | dd of="$file" bs=1 seek="$(($(stat -c %s "$file") - 2))" conv=notrunc 2>/dev/null; done

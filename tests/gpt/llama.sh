@@ -46,7 +46,7 @@ train --steps 1 --init "$out/old.safetensors"
 [[ $from_file == "$(first_loss)" ]] || fail "the loss is $from_file, and $(first_loss) next to frequencies"
 mkdir "$out/qwen2" "$out/gemma"
 with_tensor "$out/base.safetensors" "$out/qwen2/model.safetensors" model.layers.0.self_attn.q_proj.bias
-refused "has no place for 1 tensor of the weights, 'model.layers.0.self_attn.q_proj.bias': they are of another model" \
+refused "has no parameter for 1 tensor of the weights, 'model.layers.0.self_attn.q_proj.bias': these weights belong to another model" \
   --precision double --init "$out/qwen2"
 cp "$out/base.safetensors" "$out/gemma/model.safetensors"
 echo '{"model_type": "gemma", "rms_norm_eps": 1e-05}' >"$out/gemma/config.json"
