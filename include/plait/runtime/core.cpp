@@ -85,6 +85,7 @@
 #include "plait/runtime/instances.hpp"
 #include "plait/schedule/operation.ipp"
 #include "plait/schedule/proof.ipp"
+#include "plait/tensor/array_shape.ipp"
 #include "plait/train/checks/consistency_check.ipp"
 #include "plait/train/checks/not_finite.ipp"
 #include "plait/train/checks/require_same.ipp"
