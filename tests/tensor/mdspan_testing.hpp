@@ -17,7 +17,8 @@
 #include "plait/core/bfloat16.hpp"
 #include "plait/core/error.hpp"
 
-// Tests of conversions between views and the arrays of a library that has std::mdspan under any name.
+// Tests of conversions between views and the arrays of a library that has std::mdspan under any
+// name.
 namespace mdspan_testing {
 
 template <class Exception>
@@ -88,18 +89,17 @@ struct conversions {
   static void elements() {
     auto data = numbers<T>(12);
     plait::view<T> const v{data.data(), 3, 4};
-    auto const array = plait::as<matrix<T>>(v);
+    auto const array = plait::ext::as<matrix<T>>(v);
     expect_same_elements<Library>(array, v);
-    expect_same_elements<Library>(plait::as<strided_matrix<T>>(v), v);
+    expect_same_elements<Library>(plait::ext::as<strided_matrix<T>>(v), v);
     Library::element(array, 1, 2) = T(70.0f);  // is written through
     EXPECT_EQ(float(data[6]), 70.0f);
 
     plait::view<T const> const read = v;
-    expect_same_elements<Library>(plait::as<matrix<T const>>(read), v);
-    expect_same_elements<Library>(plait::as<matrix<T const>>(v), v);
-    static_assert(
-        std::is_const_v<
-            std::remove_reference_t<decltype(Library::element(plait::as<matrix<T const>>(v), 0, 0))>>);
+    expect_same_elements<Library>(plait::ext::as<matrix<T const>>(read), v);
+    expect_same_elements<Library>(plait::ext::as<matrix<T const>>(v), v);
+    static_assert(std::is_const_v<std::remove_reference_t<decltype(Library::element(
+                      plait::ext::as<matrix<T const>>(v), 0, 0))>>);
   }
 
   // A rank's block of 3 x 8 features, of which two ranks have four columns each.
@@ -107,13 +107,13 @@ struct conversions {
     auto data = numbers<double>(24);
     using block = plait::view<double, plait::shard<1>>;
     block const second{data.data() + 12, 3, 4};
-    expect_same_elements<Library>(plait::as<matrix<double>>(second), second);
+    expect_same_elements<Library>(plait::ext::as<matrix<double>>(second), second);
     using whole = typename Library::template right<double, std::size_t, dynamic, 8>;
-    EXPECT_EQ(text_of<plait::size_mismatch>([&] { (void)plait::as<whole>(second); }),
+    EXPECT_EQ(text_of<plait::size_mismatch>([&] { (void)plait::ext::as<whole>(second); }),
               "as<Array>(view): extent 1 is 8 in the type of Array and 4 in the view; the view has "
               "3 rows and 4 columns (one rank's block, shard<1>); write 4, or a dynamic extent if "
               "plans differ in this size");
-    auto const back = plait::as_view<plait::shard<1>>(plait::as<matrix<double>>(second));
+    auto const back = plait::ext::as_view<plait::shard<1>>(plait::ext::as<matrix<double>>(second));
     static_assert(std::is_same_v<decltype(back), block const>);
     EXPECT_EQ(back.data, second.data);
   }
@@ -121,39 +121,40 @@ struct conversions {
   static void extents_and_strides() {
     auto data = numbers<float>(12);
     plait::view<float> const v{data.data(), 3, 4};
-    auto const strided = plait::as<strided_matrix<float>>(v);
+    auto const strided = plait::ext::as<strided_matrix<float>>(v);
     EXPECT_EQ(strided.stride(0), 4u);
     EXPECT_EQ(strided.stride(1), 1u);
 
     using fixed = typename Library::template right<float, int, 3, 4>;
-    expect_same_elements<Library>(plait::as<fixed>(v), v);
+    expect_same_elements<Library>(plait::ext::as<fixed>(v), v);
     EXPECT_EQ(text_of<plait::size_mismatch>(
-                  [&] { (void)plait::as<fixed>(plait::view<float>{data.data(), 4, 3}); }),
+                  [&] { (void)plait::ext::as<fixed>(plait::view<float>{data.data(), 4, 3}); }),
               "as<Array>(view): extent 0 is 3 in the type of Array and 4 in the view; the view has "
               "4 rows and 3 columns; write 4, or a dynamic extent if plans differ in this size");
 
     // In one column or one row the layouts are alike.
     using column = typename Library::template left<float, std::size_t, dynamic, 1>;
-    EXPECT_EQ(&Library::element(plait::as<column>(plait::view<float>{data.data(), 5, 1}), 4, 0),
-              &data[4]);
+    EXPECT_EQ(
+        &Library::element(plait::ext::as<column>(plait::view<float>{data.data(), 5, 1}), 4, 0),
+        &data[4]);
   }
 
   static void vectors() {
     auto data = numbers<float>(6);
     for (auto const& v : {plait::view<float>{data.data(), 1, 6}, {data.data(), 6, 1}}) {
-      auto const array = plait::as<vector<float>>(v);
+      auto const array = plait::ext::as<vector<float>>(v);
       EXPECT_EQ(array.extent(0), 6u);
       EXPECT_EQ(&Library::element(array, 5), &data[5]);
     }
     EXPECT_EQ(text_of<plait::size_mismatch>([&] {
-                (void)plait::as<vector<float>>(plait::view<float>{data.data(), 2, 3});
+                (void)plait::ext::as<vector<float>>(plait::view<float>{data.data(), 2, 3});
               }),
               "as<Array>(view): Array is a vector, which needs one row or one column; the view has "
               "2 rows and 3 columns; write an Array of rank 2");
 
     std::array<std::int32_t, 3> const tokens{5, 6, 7};
-    auto const labels =
-        plait::as<vector<std::int32_t const>>(plait::token_view<>{tokens.data(), tokens.size()});
+    auto const labels = plait::ext::as<vector<std::int32_t const>>(
+        plait::token_view<>{tokens.data(), tokens.size()});
     EXPECT_EQ(labels.extent(0), 3u);
     EXPECT_EQ(&Library::element(labels, 2), &tokens[2]);
   }
@@ -161,7 +162,8 @@ struct conversions {
   static void heads() {
     auto data = numbers<float>(24);
     plait::view<float const, plait::shard<1>> const v{data.data(), 2, 12};
-    using any = typename Library::template right<float const, std::size_t, dynamic, dynamic, dynamic>;
+    using any =
+        typename Library::template right<float const, std::size_t, dynamic, dynamic, dynamic>;
     using three = typename Library::template right<float const, std::size_t, dynamic, 3, dynamic>;
     using of_four = typename Library::template right<float const, std::size_t, dynamic, dynamic, 4>;
     auto const expect = [&](auto const& array) {
@@ -170,29 +172,29 @@ struct conversions {
       EXPECT_EQ(array.extent(2), 4u);
       EXPECT_EQ(&Library::element(array, 1, 2, 3), &data[23]);
       EXPECT_EQ(&Library::element(array, 1, 0, 2), &data[14]);
-      auto const back = plait::as_view<plait::shard<1>>(array);
+      auto const back = plait::ext::as_view<plait::shard<1>>(array);
       EXPECT_EQ(back.data, v.data);
       EXPECT_EQ(back.rows, v.rows);
       EXPECT_EQ(back.columns, v.columns);
     };
-    expect(plait::as<any>(v, 3));
-    expect(plait::as<three>(v));
-    expect(plait::as<of_four>(v));
-    expect(plait::as<three>(v, 3));
+    expect(plait::ext::as<any>(v, 3));
+    expect(plait::ext::as<three>(v));
+    expect(plait::ext::as<of_four>(v));
+    expect(plait::ext::as<three>(v, 3));
     using strided = typename Library::template strided<float const, int, dynamic, dynamic, 4>;
-    EXPECT_EQ(&Library::element(plait::as<strided>(v), 1, 0, 2), &data[14]);
+    EXPECT_EQ(&Library::element(plait::ext::as<strided>(v), 1, 0, 2), &data[14]);
 
     using of_five = typename Library::template right<float const, std::size_t, dynamic, dynamic, 5>;
     std::string const view = "; the view has 2 rows and 12 columns (one rank's block, shard<1>); ";
     std::string const divide = view + "write sizes that do, for the heads of this rank";
     using mismatch = plait::size_mismatch;
-    EXPECT_EQ(text_of<mismatch>([&] { (void)plait::as<any>(v, 5); }),
+    EXPECT_EQ(text_of<mismatch>([&] { (void)plait::ext::as<any>(v, 5); }),
               "as<Array>(view): 5 heads do not divide the columns" + divide);
-    EXPECT_EQ(text_of<mismatch>([&] { (void)plait::as<any>(v, 0); }),
+    EXPECT_EQ(text_of<mismatch>([&] { (void)plait::ext::as<any>(v, 0); }),
               "as<Array>(view): 0 heads do not divide the columns" + divide);
-    EXPECT_EQ(text_of<mismatch>([&] { (void)plait::as<of_five>(v); }),
+    EXPECT_EQ(text_of<mismatch>([&] { (void)plait::ext::as<of_five>(v); }),
               "as<Array>(view): heads of 5 columns do not divide the columns" + divide);
-    EXPECT_EQ(text_of<mismatch>([&] { (void)plait::as<three>(v, 4); }),
+    EXPECT_EQ(text_of<mismatch>([&] { (void)plait::ext::as<three>(v, 4); }),
               "as<Array>(view): extent 1 is 3 in the type of Array and 4 in the view" + view +
                   "write 4, or a dynamic extent if plans differ in this size");
   }
@@ -201,10 +203,10 @@ struct conversions {
     auto data = numbers<float>(200);
     using small = typename Library::template right<float, signed char, dynamic, dynamic>;
     plait::view<float> const fits{data.data(), 1, 127};
-    EXPECT_EQ(&Library::element(plait::as<small>(fits), 0, 126), &data[126]);
+    EXPECT_EQ(&Library::element(plait::ext::as<small>(fits), 0, 126), &data[126]);
     for (auto const& [rows, columns] : {std::array<std::size_t, 2>{2, 64}, {128, 1}, {0, 128}})
       EXPECT_EQ(text_of<plait::size_mismatch>([&] {
-                  (void)plait::as<small>(plait::view<float>{data.data(), rows, columns});
+                  (void)plait::ext::as<small>(plait::view<float>{data.data(), rows, columns});
                 }),
                 plait::ext::concat({"as<Array>(view): the index type of Array ends at 127, and the "
                                     "view has ",
@@ -213,10 +215,10 @@ struct conversions {
 
   static void empty_views() {
     for (auto const& v : {plait::view<float>{nullptr, 0, 4}, {nullptr, 4, 0}, {}}) {
-      auto const back = plait::as_view(plait::as<strided_matrix<float>>(v));
+      auto const back = plait::ext::as_view(plait::ext::as<strided_matrix<float>>(v));
       EXPECT_EQ(back.rows, v.rows);
       EXPECT_EQ(back.columns, v.columns);
-      EXPECT_EQ(plait::as<matrix<float>>(v).extent(1), v.columns);
+      EXPECT_EQ(plait::ext::as<matrix<float>>(v).extent(1), v.columns);
     }
   }
 
@@ -229,26 +231,29 @@ struct conversions {
       EXPECT_EQ(back.rows, of.rows);
       EXPECT_EQ(back.columns, of.columns);
     };
-    expect(plait::as_view(plait::as<matrix<float>>(v)), v);
-    expect(plait::as_view(plait::as<strided_matrix<float>>(v)), v);
+    expect(plait::ext::as_view(plait::ext::as<matrix<float>>(v)), v);
+    expect(plait::ext::as_view(plait::ext::as<strided_matrix<float>>(v)), v);
     plait::view<float const> const read = v;
-    expect(plait::as_view(plait::as<matrix<float const>>(read)), read);
+    expect(plait::ext::as_view(plait::ext::as<matrix<float const>>(read)), read);
     plait::view<float> const row{data.data(), 1, 12};
-    expect(plait::as_view(plait::as<vector<float>>(row)), row);
+    expect(plait::ext::as_view(plait::ext::as<vector<float>>(row)), row);
   }
 
   static void gaps() {
     auto data = numbers<float>(12);
-    auto const text = [&](std::size_t rows, std::size_t columns, std::size_t step, std::size_t next) {
+    auto const text = [&](std::size_t rows, std::size_t columns, std::size_t step,
+                          std::size_t next) {
       return text_of<plait::size_mismatch>([&] {
-        auto const v = plait::as_view(Library::strided_array(data.data(), rows, columns, step, next));
+        auto const v =
+            plait::ext::as_view(Library::strided_array(data.data(), rows, columns, step, next));
         EXPECT_EQ(v.data, data.data());
         EXPECT_EQ(v.rows, rows);
         EXPECT_EQ(v.columns, columns);
       });
     };
-    std::string const end = ", because it is row-major without gaps; copy the array to one with "
-                            "layout_right";
+    std::string const end =
+        ", because it is row-major without gaps; copy the array to one with "
+        "layout_right";
     EXPECT_EQ(text(3, 2, 4, 1),
               "as_view(array): the stride of dimension 0 is 4, and a view needs 2" + end);
     EXPECT_EQ(text(3, 4, 1, 3),

@@ -8,7 +8,6 @@
 #include <type_traits>
 #include <utility>
 
-#include "plait/core/header_only.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/placement/placement.hpp"
 #include "plait/tensor/array_shape.hpp"
@@ -46,8 +45,8 @@ concept mdspan_like = requires(Array const& array, std::size_t i) {
 namespace plait::detail {
 
 // The members of Array that as() and as_view() use, by the same names for all libraries. `rank` is
-// the number of dimensions, `extent` and `stride` describe one of them, and `make` creates an array of given
-// extents.
+// the number of dimensions, `extent` and `stride` describe one of them, and `make` creates an array
+// of given extents.
 template <class Array>
 struct array_type {
   static constexpr bool is_known = false;
@@ -61,9 +60,13 @@ struct array_type<Array> {
   using mapping = typename Array::mapping_type;
   static constexpr std::size_t rank = Array::rank();
   using dimensions = std::make_index_sequence<rank>;
+  // True for pointers and references that are __restrict, too.
+  template <class Handle>
+  static constexpr bool points_to_elements =
+      requires(Handle handle, element* pointer) { pointer = handle, handle = pointer; };
   static constexpr bool has_plain_elements =
-      std::is_same_v<typename Array::data_handle_type, element*> &&
-      std::is_same_v<typename Array::accessor_type::reference, element&>;
+      points_to_elements<typename Array::data_handle_type> &&
+      std::is_lvalue_reference_v<typename Array::accessor_type::reference>;
   static constexpr bool has_own_strides = false;
 
   static constexpr std::size_t alignment() {
@@ -104,9 +107,7 @@ struct array_type<Array> {
   static constexpr bool is_row_major() {
     if constexpr (rank < 1 || rank > most_array_rank) return true;  // another text says so
     else if constexpr (!mapping::is_always_strided()) return false;
-    else if constexpr (requires {
-                         typename std::bool_constant<is_row_major_at({7, 5, 3})>;
-                       })
+    else if constexpr (requires { typename std::bool_constant<is_row_major_at({7, 5, 3})>; })
       return is_row_major_at({7, 5, 3}) && is_row_major_at({5, 3, 7});
     else return false;
   }
@@ -157,7 +158,9 @@ struct array_type<Map<Plain, Options, Stride>> {
 
   static element* data(map const& array) { return const_cast<element*>(array.data()); }
   static std::size_t extent(map const& array, std::size_t i) {
-    return static_cast<std::size_t>(is_vector ? array.size() : i == 0 ? array.rows() : array.cols());
+    return static_cast<std::size_t>(is_vector ? array.size()
+                                    : i == 0  ? array.rows()
+                                              : array.cols());
   }
   static std::size_t stride(map const& array, std::size_t i) {
     return static_cast<std::size_t>(is_vector || i == 1 ? array.innerStride()
@@ -194,7 +197,7 @@ consteval bool check_array_of_view() {
                 "transposed(v) pass v, for a mapped_view or a summed_view pass one of its members");
   static_assert(array::is_known,
                 "as<Array>(view): Array neither has the members of std::mdspan nor is it an "
-                "Eigen::Map; write std::mdspan<float, std::dextents<std::size_t, 2>> or the same "
+                "Eigen::Map; write std::mdspan<float, std::dextents<std::size_t, 2>>, an mdspan "
                 "of Kokkos or cuda::std, or Eigen::Map of a row-major matrix");
   if constexpr (shown::is_known && array::is_known) {
     using element = typename array::element;
@@ -215,11 +218,11 @@ consteval bool check_array_of_view() {
                   "as<Array>(view, heads): Array has no dimension for heads; leave out the number, "
                   "or write an Array of rank 3");
     if constexpr (!HasHeads && array::rank == 3)
-      static_assert(array::static_extent(1) != dynamic_extent ||
-                        array::static_extent(2) != dynamic_extent,
-                    "as<Array>(view): an Array of rank 3 has the heads of each row, and their "
-                    "number is not known; write as<Array>(view, heads) with the heads of this "
-                    "rank");
+      static_assert(
+          array::static_extent(1) != dynamic_extent || array::static_extent(2) != dynamic_extent,
+          "as<Array>(view): an Array of rank 3 has the heads of each row, and their "
+          "number is not known; write as<Array>(view, heads) with the heads of this "
+          "rank");
     static_assert(array::is_row_major(),
                   "as<Array>(view): a view is row-major without gaps, and the layout of Array is "
                   "not, or it cannot be used in a constant; write layout_right or layout_stride, "
@@ -241,16 +244,16 @@ Array array_of_view(View of, std::size_t heads) {
   if constexpr (check_array_of_view<Array, View, HasHeads>()) {
     using array = array_type<Array>;
     using shown = converted_view<View>;
-    array_request request{.rank = array::rank,
-                          .most = static_cast<std::size_t>(
-                              std::numeric_limits<typename array::index>::max()),
-                          .alignment = array::alignment(),
-                          .data = of.data,
-                          .rows = of.rows,
-                          .columns = shown::columns(of),
-                          .has_heads = HasHeads,
-                          .heads = heads,
-                          .at = shown::at};
+    array_request request{
+        .rank = array::rank,
+        .most = static_cast<std::size_t>(std::numeric_limits<typename array::index>::max()),
+        .alignment = array::alignment(),
+        .data = of.data,
+        .rows = of.rows,
+        .columns = shown::columns(of),
+        .has_heads = HasHeads,
+        .heads = heads,
+        .at = shown::at};
     for (std::size_t i = 0; i < array::rank; ++i) request.extents[i] = array::static_extent(i);
     return array::make(of.data, extents_of_array(request));
   } else {
@@ -260,20 +263,27 @@ Array array_of_view(View of, std::size_t heads) {
 
 }  // namespace plait::detail
 
-namespace plait {
+namespace plait::ext {
 
 /// Returns a view as an array type of another library, for kernels that are written with it:
 /// std::mdspan (C++23), Kokkos::mdspan, cuda::std::mdspan, any type that is mdspan_like, or
 /// Eigen::Map. Nothing is copied; the result refers to the elements of the view. Include the
 /// library yourself, plait does not.
 ///
-/// Example (tests/tensor/mdspan_test.cpp kernel):
+/// Example (tests/tensor/mdspan_test.cpp as):
+///     auto const add_sums_of_heads = [](auto const& /*queue*/, auto x, auto y) {
+///       auto const from = plait::ext::as<three_columns>(x);  // (rows, heads, 3)
+///       auto const to = plait::ext::as<matrix>(y);           // (rows, heads)
+///       for (int r = 0; r < from.extent(0); ++r)
+///         for (int h = 0; h < from.extent(1); ++h)
+///           for (int c = 0; c < 3; ++c) to(r, h) += from(r, h, c);
+///     };
 ///
 /// Shapes:  of rank 2 (rows, columns); of rank 1 a view with one row or one column; of rank 3
 ///          (rows, heads, columns of a head). All are sizes of this rank's block. A token_view has
 ///          one column. An extent in the type must be the view's; a layout_stride has the view's
 ///          strides.
-/// Errors:  size_mismatch if a size in the type is not the size of the view, if the numbers of the
+/// Errors:  size_mismatch if a size in the type is not the size of the view, if the sizes of the
 ///          view are too large for index_type, or if heads do not divide the columns; input_error
 ///          if the type promises an alignment that the view's address does not have.
 /// Cost:    a few comparisons.
@@ -294,13 +304,21 @@ Array as(View of, std::size_t heads) {
 /// kernel in a test. Nothing is copied.
 ///
 /// Example (tests/tensor/mdspan_test.cpp as_view):
+///     std::vector<float> x{3, 4, 0, 5, 6, 8}, y(6);
+///     using matrix = small::mdspan<float, small::extents<int, small::dynamic_extent, 2>>;
+///     auto const doubled = [](auto from, auto to) {  // a kernel that takes views
+///       for (std::size_t i = 0; i < from.count(); ++i) to.data[i] = 2 * from.data[i];
+///     };
+///     matrix const input(x.data(), matrix::mapping_type(matrix::extents_type(3, 2)));
+///     matrix const output(y.data(), matrix::mapping_type(matrix::extents_type(3, 2)));
+///     doubled(plait::ext::as_view(input), plait::ext::as_view(output));
 ///
 /// Shapes:  (n) becomes a view of one row, (rows, heads, columns of a head) a view with all heads
 ///          in a row.
 /// Errors:  size_mismatch if elements of a row are not neighbours or rows have gaps, as in a part
 ///          of a matrix: a view has neither.
 /// Cost:    a few comparisons.
-template <placement At = invariant, class Memory = ext::host_memory, class Array>
+template <placement At = invariant, class Memory = host_memory, class Array>
 auto as_view(Array const& of) {
   using array = detail::array_type<Array>;
   static_assert(array::is_known,
@@ -331,4 +349,4 @@ auto as_view(Array const& of) {
   }
 }
 
-}  // namespace plait
+}  // namespace plait::ext

@@ -5,11 +5,11 @@
 #include <cstddef>
 #include <type_traits>
 
-// An array type with the members of std::mdspan that plait::as needs, and no more, for machines
-// without a library that has mdspan.
+// An array type with the members of std::mdspan that plait::ext::as needs, and no more, for
+// examples and tests on machines without a library that has mdspan.
 namespace small {
 
-inline constexpr std::size_t dynamic = std::size_t(-1);
+inline constexpr std::size_t dynamic_extent = std::size_t(-1);
 
 template <class Index, std::size_t... Extents>
 struct extents {
