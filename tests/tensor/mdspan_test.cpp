@@ -114,6 +114,19 @@ TEST(ArrayOfView, KernelIsCalledWithoutAJob) {
   EXPECT_EQ(y, (std::vector<float>{6, 8, 0, 10, 12, 16}));
 }
 
+// A padding is found for each length of a row that it changes.
+template <std::size_t Padding, std::size_t... Sizes>
+constexpr bool is_row_major =
+    plait::detail::array_type<small::mdspan<float, small::extents<signed char, Sizes...>,
+                                            small::padded_rows<Padding>>>::is_row_major();
+static_assert(is_row_major<1, small::dynamic_extent, small::dynamic_extent>);
+static_assert(!is_row_major<2, small::dynamic_extent, small::dynamic_extent>);
+static_assert(!is_row_major<3, small::dynamic_extent, small::dynamic_extent>);
+static_assert(!is_row_major<5, small::dynamic_extent, small::dynamic_extent>);
+static_assert(is_row_major<5, small::dynamic_extent, 5>);
+static_assert(!is_row_major<3, 2, 2, small::dynamic_extent>);
+static_assert(!is_row_major<7, 2, 2, small::dynamic_extent>);
+
 static_assert(plait::ext::mdspan_like<small::mdspan<int, small::extents<int, 3>>>);
 static_assert(!plait::ext::mdspan_like<plait::view<float>>);
 static_assert(!plait::ext::mdspan_like<float*>);
