@@ -47,6 +47,7 @@ class adapted_data {
   using target = target_of<data_type>;
   static constexpr bool targets_per_sample = has_targets_per_sample<data_type>;
   static constexpr bool is_random = is_random_data<data_type>;
+  static constexpr bool has_own_order = ext::has_own_order<data_type>;
   static constexpr int random_adaptors = random_adaptors_in<data_type>;
 
   /// The inner data set, which is adapted.
@@ -61,11 +62,25 @@ class adapted_data {
   }
   [[nodiscard]] std::size_t target_width() const { return target_width_of(data_); }
   [[nodiscard]] std::size_t scratch_elements() const { return scratch_elements_of(data_); }
-  void targets(std::size_t sample, std::span<target> out) const { data_.targets(sample, out); }
+  void targets(std::size_t sample, std::span<target> out) const
+    requires detail::gives_targets<data_type>
+  {
+    data_.targets(sample, out);
+  }
+  void targets(std::size_t sample, std::int64_t epoch, std::span<target> out) const
+    requires detail::gives_targets_of_epoch<data_type>
+  {
+    data_.targets(sample, epoch, out);
+  }
   [[nodiscard]] double weight(std::size_t sample) const
-    requires weighted_dataset<data_type>
+    requires detail::gives_weights<data_type>
   {
     return static_cast<double>(data_.weight(sample));
+  }
+  [[nodiscard]] double weight(std::size_t sample, std::int64_t epoch) const
+    requires detail::gives_weights_of_epoch<data_type>
+  {
+    return static_cast<double>(data_.weight(sample, epoch));
   }
   [[nodiscard]] std::uint64_t fingerprint() const
     requires requires(data_type const& data) { data.fingerprint(); }

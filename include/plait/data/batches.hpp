@@ -154,10 +154,14 @@ class batch_range {
     sample_slice share{};     // this rank's part of the batch; unused if microbatches are slices
   };
   [[nodiscard]] step_share share_in(std::uint64_t step) const;
-  /// Returns the number of the sample at a place of this rank's batch. Places are ordered by
-  /// microbatch. If microbatches are slices, the samples of a partial batch are spread over all
-  /// slices.
-  [[nodiscard]] std::size_t sample_at(step_share const& of, std::size_t place) const;
+  /// The number of a sample, and the epoch in which it is read.
+  struct read_sample {
+    std::size_t number = loader_type::no_sample;
+    std::uint64_t epoch = 0;
+  };
+  /// Returns the sample at a place of this rank's batch. Places are ordered by microbatch. If
+  /// microbatches are slices, the samples of a partial batch are spread over all slices.
+  [[nodiscard]] read_sample sample_at(step_share const& of, std::size_t place) const;
   /// Copies the sample at a place from the data set into host memory.
   void load(loader_type& with, host_type& to, step_share const& of, std::size_t place) const;
   void point_to(host_type const& host);
@@ -194,7 +198,9 @@ batch_range<Held, Rank, Element>::batch_range(Held&& data, global_batch<> size, 
                                               batch_options const& options)
     : rank_(rank),
       data_(std::forward<Held>(data)),
-      sampler_(data_.size(), {.seed = options.seed, .order = options.how, .last = options.last}),
+      sampler_(data_.size(), {.seed = options.seed,
+                              .order = has_own_order<Data> ? sample_order::sequential : options.how,
+                              .last = options.last}),
       size_(size),
       epochs_(options.epochs),
       for_evaluation_(options.for_evaluation) {
@@ -240,7 +246,7 @@ batch_range<Held, Rank, Element>::batch_range(Held&& data, global_batch<> size, 
                   .seed = options.seed,
                   .samples = size.samples,
                   .data_set = data_.size(),
-                  .is_shuffled = options.how == sample_order::shuffled,
+                  .is_shuffled = sampler_.options().order == sample_order::shuffled,
                   .keeps_last = options.last == last_batch::keep,
                   .content = loader.fingerprint(),
                   .text = description_of(data_),
@@ -332,13 +338,20 @@ auto batch_range<Held, Rank, Element>::share_in(std::uint64_t step) const -> ste
   auto const where = sampler_.position(size_, step);
   step_share of{.epoch = where.epoch, .begin = where.batch * size_.samples};
   of.samples = std::min<std::size_t>(size_.samples, data_.size() - of.begin);
+  // If partial batches are dropped, an epoch in the data set's own order begins with the samples
+  // that are left from the epoch before.
+  if (has_own_order<Data> && sampler_.options().last == last_batch::drop) {
+    std::uint64_t const first = step * size_.samples;
+    of.epoch = first / data_.size();
+    of.begin = static_cast<std::size_t>(first % data_.size());
+  }
   of.share = share_of_samples(of.samples, data_rank_, data_ranks_, batch_.together);
   return of;
 }
 
 template <class Held, class Rank, class Element>
-std::size_t batch_range<Held, Rank, Element>::sample_at(step_share const& of,
-                                                        std::size_t place) const {
+auto batch_range<Held, Rank, Element>::sample_at(step_share const& of, std::size_t place) const
+    -> read_sample {
   auto share = of.share;
   if (batch_.slices > 0) {
     auto const slice = static_cast<int>(place / batch_.samples);
@@ -346,16 +359,20 @@ std::size_t batch_range<Held, Rank, Element>::sample_at(step_share const& of,
         share_of_samples(of.samples, batch_.first_slice + slice, batch_.slices, batch_.together);
     place %= batch_.samples;
   }
-  return place < share.count ? sampler_.at(of.epoch, of.begin + share.first + place)
-                             : loader_type::no_sample;
+  if (place >= share.count) return {.epoch = of.epoch};
+  std::size_t const index = of.begin + share.first + place;
+  if constexpr (has_own_order<Data>)  // a batch may reach into the next epoch
+    return {index % data_.size(), of.epoch + index / data_.size()};
+  else return {sampler_.at(of.epoch, index), of.epoch};
 }
 
 template <class Held, class Rank, class Element>
 void batch_range<Held, Rank, Element>::load(loader_type& with, host_type& to, step_share const& of,
                                             std::size_t place) const {
-  std::size_t const sample = sample_at(of, place);
-  to.samples[place] = sample;
-  with.fill_place(sample, for_evaluation_ ? no_epoch : static_cast<std::int64_t>(of.epoch), place,
+  auto const sample = sample_at(of, place);
+  to.samples[place] = sample.number;
+  with.fill_place(sample.number,
+                  for_evaluation_ ? no_epoch : static_cast<std::int64_t>(sample.epoch), place,
                   batch_.samples, to.buffers());
 }
 

@@ -63,6 +63,14 @@ inline constexpr bool has_targets_per_sample = [] {
   else return false;
 }();
 
+/// True if batches take the samples of a data set in the order of their numbers, epoch after epoch:
+/// the member `has_own_order`, or false if the data set does not define it.
+template <class D>
+inline constexpr bool has_own_order = [] {
+  if constexpr (requires { D::has_own_order; }) return bool{D::has_own_order};
+  else return false;
+}();
+
 /// The epoch number that means "no epoch": samples that are evaluated, measured or compared are
 /// read with it, without random changes.
 inline constexpr std::int64_t no_epoch = -1;
@@ -88,6 +96,25 @@ concept gives_inputs_with_scratch =
       { data.inputs(sample, epoch, out, scratch) } -> std::same_as<void>;
       { data.scratch_elements() } -> std::same_as<std::size_t>;
     };
+
+template <class D>
+concept gives_targets =
+    requires(D const& data, std::size_t sample, std::span<ext::target_of<D>> out) {
+      { data.targets(sample, out) } -> std::same_as<void>;
+    };
+template <class D>
+concept gives_targets_of_epoch = requires(D const& data, std::size_t sample, std::int64_t epoch,
+                                          std::span<ext::target_of<D>> out) {
+  { data.targets(sample, epoch, out) } -> std::same_as<void>;
+};
+template <class D>
+concept gives_weights = requires(D const& data, std::size_t sample) {
+  { data.weight(sample) } -> std::convertible_to<double>;
+};
+template <class D>
+concept gives_weights_of_epoch = requires(D const& data, std::size_t sample, std::int64_t epoch) {
+  { data.weight(sample, epoch) } -> std::convertible_to<double>;
+};
 
 }  // namespace plait::detail
 
@@ -134,6 +161,25 @@ void write_inputs(D const& data, std::size_t sample, std::int64_t epoch,
   else data.inputs(sample, out);
 }
 
+/// Writes the targets of a sample in an epoch.
+///
+/// Shapes: out (sequence_length(), target_width()), or (target_width()) with targets_per_sample.
+template <class D>
+void write_targets(D const& data, std::size_t sample, std::int64_t epoch,
+                   std::span<target_of<D>> out) {
+  if constexpr (detail::gives_targets_of_epoch<D>) data.targets(sample, epoch, out);
+  else data.targets(sample, out);
+}
+
+/// Returns the weight of a sample in an epoch; 1 if the samples of the data set have no weights.
+template <class D>
+[[nodiscard]] double weight_of(D const& data, std::size_t sample, std::int64_t epoch) {
+  if constexpr (detail::gives_weights_of_epoch<D>)
+    return static_cast<double>(data.weight(sample, epoch));
+  else if constexpr (detail::gives_weights<D>) return static_cast<double>(data.weight(sample));
+  else return 1;
+}
+
 /// Returns the text by which a data set describes itself: the result of description(), or "" if the
 /// data set does not define this function.
 template <class D>
@@ -165,7 +211,10 @@ namespace plait {
 ///          inputs(sample, epoch, std::span<element>, std::span<element> scratch), and `static
 ///          constexpr bool is_random`, false if inputs do not depend on the epoch. If features may
 ///          be missing: has_missing() -> bool, true if any feature is nan. plait::normalize fills
-///          missing features; plait::batches refuses them.
+///          missing features; plait::batches refuses them. If
+///          samples have an order that batches keep: `static constexpr bool has_own_order`. If
+///          targets and weights differ between epochs: targets(sample, std::int64_t epoch,
+///          std::span<target>) and weight(sample, epoch).
 /// Shapes:  inputs (sequence_length(), width()), targets (sequence_length(), target_width()), or
 ///          (target_width()) with targets_per_sample: these belong to the last position, and other
 ///          positions have none.
@@ -182,10 +231,9 @@ concept dataset =
     (std::same_as<ext::target_of<D>, std::int32_t> || std::floating_point<ext::target_of<D>>) &&
     (detail::gives_inputs<D> || detail::gives_inputs_of_epoch<D> ||
      detail::gives_inputs_with_scratch<D>) &&
-    requires(D const& data, std::size_t sample, std::span<ext::target_of<D>> targets) {
+    (detail::gives_targets<D> || detail::gives_targets_of_epoch<D>) && requires(D const& data) {
       { data.size() } -> std::same_as<std::size_t>;
       { data.sequence_length() } -> std::same_as<std::size_t>;
-      { data.targets(sample, targets) } -> std::same_as<void>;
     };
 
 }  // namespace plait
@@ -194,9 +242,8 @@ namespace plait::ext {
 
 /// A data set whose samples have weights.
 template <class D>
-concept weighted_dataset = dataset<D> && requires(D const& data, std::size_t sample) {
-  { data.weight(sample) } -> std::convertible_to<double>;
-};
+concept weighted_dataset =
+    dataset<D> && (detail::gives_weights<D> || detail::gives_weights_of_epoch<D>);
 
 /// A data set whose inputs are tokens; a sample has sequence_length() tokens.
 template <class D>

@@ -216,9 +216,9 @@ void loader<Data, Element>::read(std::size_t sample, std::int64_t epoch) {
     return;
   }
   write_inputs(*data_, sample, epoch, std::span(inputs_), std::span(scratch_));
-  data_->targets(sample, std::span(targets_));
+  write_targets(*data_, sample, epoch, std::span(targets_));
   if constexpr (weighted_dataset<Data>) {
-    weight_ = static_cast<double>(data_->weight(sample));
+    weight_ = weight_of(*data_, sample, epoch);
     if (!(weight_ >= 0) || !std::isfinite(weight_))
       throw input_error({"loader: sample ", sample, " has the weight ", std::to_string(weight_),
                          "; weights must be finite and not negative"});
