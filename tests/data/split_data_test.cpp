@@ -75,7 +75,7 @@ TEST(SplitData, PartsHaveEachSampleOnce) {
 
 TEST(SplitData, SamplesAreDrawnByTheSeedUnlessTheirOrderIsKept) {
   numbered const data{100};
-  auto const first = [&](plait::split_options const& options) {
+  auto const first = [&](plait::ext::split_options const& options) {
     return numbers_of(split_data(data, 0.5, options).first);
   };
   EXPECT_EQ(first({.seed = 1}), first({.seed = 1}));
@@ -107,7 +107,8 @@ TEST(SplitData, APartIsADataSetOfTheSameKind) {
 // Ranks and checkpoints tell parts apart, also of data whose samples are all the same.
 TEST(SplitData, FingerprintsAreOfTheDataAndOfTheSplit) {
   std::set<std::uint64_t> seen;
-  auto const add = [&](numbered const& data, double fraction, plait::split_options const& how) {
+  auto const add = [&](numbered const& data, double fraction,
+                       plait::ext::split_options const& how) {
     auto const [train, rest] = split_data(data, fraction, how);
     seen.insert(plait::ext::loader(train).fingerprint());
     seen.insert(plait::ext::loader(rest).fingerprint());

@@ -18,7 +18,7 @@
 #include "plait/data/sampler.hpp"
 #include "plait/tensor/batch.hpp"
 
-namespace plait {
+namespace plait::ext {
 
 /// The options of `plait::split_data`.
 struct split_options {
@@ -27,10 +27,6 @@ struct split_options {
   /// samples (sequential), for example for time series.
   sample_order how = sample_order::shuffled;
 };
-
-}  // namespace plait
-
-namespace plait::ext {
 
 /// A part of a data set's samples, which is itself a data set: a result of `split_data`.
 ///
@@ -148,7 +144,8 @@ namespace plait {
 /// Example (tests/reference/names_in_use_test.cpp split_data):
 ///     auto const [train, held_out] = plait::split_data(data, 0.75, {.seed = 1});
 template <class Data>
-[[nodiscard]] auto split_data(Data&& data, double fraction, split_options const& options = {}) {
+[[nodiscard]] auto split_data(Data&& data, double fraction,
+                              ext::split_options const& options = {}) {
   using Whole = std::remove_cvref_t<Data>;
   constexpr bool is_dataset = dataset<Whole>;
   static_assert(is_dataset,

@@ -87,7 +87,7 @@ class ImageFolder : public testing::Test {
     }
     return "no input_error";
   }
-  [[nodiscard]] std::string opening(plait::image_folder_options const& options = {}) const {
+  [[nodiscard]] std::string opening(plait::ext::image_folder_options const& options = {}) const {
     return refusal([&] { image_folder<3, 13, 21> const data(folder_, options); });
   }
   // Opens a folder that only has this picture; the data of pictures are read later.

@@ -35,6 +35,10 @@ enum class image_fit {
   resize_and_crop,
 };
 
+}  // namespace plait
+
+namespace plait::ext {
+
 /// The options of `plait::image_folder`.
 struct image_folder_options {
   image_fit fit = image_fit::exact;
@@ -43,10 +47,6 @@ struct image_folder_options {
   /// picture's; such a folder is not a class.
   bool skip_bad = false;
 };
-
-}  // namespace plait
-
-namespace plait::ext {
 
 /// A picture, another file or a folder that was skipped, with the reason.
 struct skipped_picture {
@@ -91,7 +91,7 @@ class image_folder {
   using element = T;
   using target = std::int32_t;
 
-  explicit image_folder(std::filesystem::path root, image_folder_options const& options = {})
+  explicit image_folder(std::filesystem::path root, ext::image_folder_options const& options = {})
       : root_(std::move(root)), options_(options), folder_(root_, kind_of_folder) {
     auto const entries = entries_of(root_);
     if (std::ranges::none_of(entries, [&](auto const& entry) { return is_folder(entry); }))
@@ -327,7 +327,7 @@ class image_folder {
   }
 
   std::filesystem::path root_;
-  image_folder_options options_;
+  ext::image_folder_options options_;
   detail::open_folder folder_;
   std::vector<std::string> classes_;
   // The files' names, relative to the root folder, each with a null byte at its end.
