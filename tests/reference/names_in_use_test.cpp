@@ -18,6 +18,7 @@
 #include "plait/checkpoint/load_weights.hpp"
 #include "plait/checkpoint/save_weights.hpp"
 #include "plait/checkpoint/weights_folder.hpp"
+#include "plait/data/mix.hpp"
 #include "plait/formula.hpp"
 #include "plait/nn/loss_of_part.hpp"
 #include "plait/nn/weighted_cross_entropy.hpp"
@@ -547,6 +548,13 @@ void train() {
   auto const [train, held_out] = plait::split_data(data, 0.75, {.seed = 1});
   // example-end
   static_cast<void>(train), static_cast<void>(held_out);
+  auto const stories = plait::byte_text::from_text(std::string(900, 's'), 4);
+  auto const code = plait::byte_text::from_text(std::string(300, 'c'), 4);
+  // example-begin mix
+  auto const mixed =
+      plait::mix({.seed = 1}, plait::share(stories, 0.7), plait::share(code, 0.3));
+  // example-end
+  static_cast<void>(mixed);
   // example-begin normalize
   auto const scaled = data | plait::normalize(0.5, 0.25);  // (x - 0.5) / 0.25
   // example-end

@@ -211,10 +211,10 @@ namespace plait {
 ///          inputs(sample, epoch, std::span<element>, std::span<element> scratch), and `static
 ///          constexpr bool is_random`, false if inputs do not depend on the epoch. If features may
 ///          be missing: has_missing() -> bool, true if any feature is nan. plait::normalize fills
-///          missing features; plait::batches refuses them. If
-///          samples have an order that batches keep: `static constexpr bool has_own_order`. If
-///          targets and weights differ between epochs: targets(sample, std::int64_t epoch,
-///          std::span<target>) and weight(sample, epoch).
+///          missing features; plait::batches refuses them. If batches keep the order of the
+///          samples: `static constexpr bool has_own_order`. If targets and weights differ between
+///          epochs: targets(sample, std::int64_t epoch, std::span<target>) and weight(sample,
+///          epoch).
 /// Shapes:  inputs (sequence_length(), width()), targets (sequence_length(), target_width()), or
 ///          (target_width()) with targets_per_sample: these belong to the last position, and other
 ///          positions have none.

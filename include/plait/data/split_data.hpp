@@ -153,7 +153,11 @@ template <class Data>
                 "plait::in_memory<float> data(...) for samples in memory. A data set type of your "
                 "own must define concept_tag, element, size, sequence_length, inputs and targets; "
                 "see plait/data/dataset.hpp");
-  if constexpr (is_dataset) {
+  constexpr bool keeps_samples = !detail::gives_targets_of_epoch<Whole>;
+  static_assert(keeps_samples,
+                "split_data(data, fraction): the samples of a mixture differ between epochs, so a "
+                "sample would be in both parts; split each source and mix the parts");
+  if constexpr (is_dataset && keeps_samples) {
     if (!(fraction > 0 && fraction < 1))
       throw input_error({"split_data: the fraction is ", std::to_string(fraction),
                          "; it must be above 0 and below 1, because it is the first part's share "

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <utility>
 
 #include "plait/core/concat.hpp"
@@ -60,7 +61,14 @@ class take {
 
   template <class Data>
   [[nodiscard]] auto on(Data&& data) const {
-    return ext::taken_data<ext::held_data<Data>>(std::forward<Data>(data), samples_);
+    constexpr bool keeps_samples = !detail::gives_targets_of_epoch<std::remove_cvref_t<Data>>;
+    static_assert(keeps_samples,
+                  "data | take(n): the samples of a mixture continue from epoch to epoch, and the "
+                  "samples after n would be left out of each; write plait::mix({.samples = n}, "
+                  "...)");
+    if constexpr (keeps_samples)
+      return ext::taken_data<ext::held_data<Data>>(std::forward<Data>(data), samples_);
+    else return 0;  // prevents further compile errors
   }
 
  private:

@@ -39,6 +39,7 @@
 #include "plait/data/csv_reader.ipp"
 #include "plait/data/dataset.ipp"
 #include "plait/data/in_memory.ipp"
+#include "plait/data/mixing_order.ipp"
 #include "plait/data/picture_shape.ipp"
 #include "plait/data/reads_ahead.ipp"
 #include "plait/data/resize.ipp"
