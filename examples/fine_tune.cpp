@@ -3,7 +3,8 @@
 // ctest:
 // Trains a small Llama, saves its weights in Hugging Face's format, and trains two additional
 // matrices for some of its layers. A program that fine-tunes existing weights begins with the
-// second launch. example-begin
+// second launch.
+// example-begin
 #include <plait/checkpoint/load_weights.hpp>
 #include <plait/checkpoint/save_weights.hpp>
 #include <plait/checkpoint/weights_folder.hpp>

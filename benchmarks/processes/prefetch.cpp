@@ -63,8 +63,9 @@ step_program late(plait::ext::lean_vector<transfer> const& list, step_program co
   auto const gathers = [&](listed const& one) {
     auto const place =
         one.what.row < 0 ? transfer_place::labels : list[std::size_t(one.what.row)].place;
-    return at_end ? place == transfer_place::gather_parameters
-                  : one.what.what == operation_kind::copy_block || place == transfer_place::parameters;
+    return at_end
+               ? place == transfer_place::gather_parameters
+               : one.what.what == operation_kind::copy_block || place == transfer_place::parameters;
   };
   std::vector<listed> out;
   for (auto const& one : all) {
