@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "plait/core/header_only.hpp"
+#include "plait/io/model_config.hpp"
+
+namespace plait {
+
+/// The result of check_config for a file that fits the program's model.
+struct config_report {
+  /// The names of the fields that do not change what a model computes, such as use_cache, in the
+  /// order of the file.
+  std::vector<std::string> harmless{};
+  /// Sentences on fields that differ without an effect on the weights, such as a sequence that is
+  /// shorter than max_position_embeddings, and dropout.
+  std::vector<std::string> notes{};
+  bool tie_word_embeddings = false;  ///< true: the head is the table of the embedding
+};
+
+/// Compares the config.json in a folder of Hugging Face's transformers with the program's model.
+/// Weights of the same shapes belong to another model if, for example, rope_theta differs. Call it
+/// before load_weights.
+///
+/// A field that is missing in the file has the default of its model_type in transformers 5.24.0:
+/// llama, mistral, qwen2, qwen3, gemma3_text or gpt2. A file of another model_type must have the
+/// sizes, rms_norm_eps, rope_theta, hidden_act, max_position_embeddings and tie_word_embeddings. A
+/// value that the model_type implies and for which it has no field, such as the biases of Qwen2's
+/// attention, is not compared. Windows that are not shorter than `sequence` count as none.
+///
+/// Cost:    reads at most 1 MiB.
+/// Errors:  input_error, one sentence that names every difference with both values, and every field
+///          that plait does not know, because it may change the model; also if the file is missing,
+///          is not JSON or has a field twice, and if a size of `of` is 0.
+/// Threads: any. If ranks are processes, each reads the file that it sees.
+///
+/// Example (tests/checkpoint/check_config_test.cpp check_config):
+///     plait::config_report const report = plait::check_config(folder, model);
+///     for (auto const& note : report.notes) std::printf("%s\n", note.c_str());
+[[gnu::cold]] config_report check_config(std::filesystem::path const& folder,
+                                         model_config const& of);
+
+}  // namespace plait
+
+#if PLAIT_HEADER_ONLY
+#include "plait/checkpoint/check_config.ipp"
+#endif

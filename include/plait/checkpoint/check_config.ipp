@@ -1,0 +1,511 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "plait/checkpoint/check_config.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <initializer_list>
+#include <set>
+#include <span>
+#include <string_view>
+#include <utility>
+
+#include "plait/checkpoint/config_fields.hpp"
+#include "plait/core/concat.hpp"
+#include "plait/core/error.hpp"
+#include "plait/core/file.hpp"
+#include "plait/core/quote.hpp"
+#include "plait/io/json.hpp"
+
+namespace plait::detail {
+
+/// The largest size of a config.json in bytes. Those of transformers have some thousands.
+inline constexpr std::size_t most_config_bytes = std::size_t{1} << 20;
+
+/// Returns the first member with a name, or null; also if `of` is null or not an object.
+PLAIT_DECL json_value const* member_of(json_value const* of, std::string_view name) {
+  auto const* const members = of == nullptr ? nullptr : object_in(*of);
+  if (members == nullptr) return nullptr;
+  for (auto const& [key, value] : *members)
+    if (key == name) return &value;
+  return nullptr;
+}
+
+/// Returns true if a list of JSON texts has `name`.
+PLAIT_DECL bool list_has(json_value const* list, std::string const& name) {
+  auto const* const all = list == nullptr ? nullptr : list_in(*list);
+  return all != nullptr && std::find(all->begin(), all->end(), json_value(name)) != all->end();
+}
+
+PLAIT_DECL bool is_same_value(json_value const& a, json_value const& b) {
+  if (!a.is_number() || !b.is_number()) return a == b;
+  auto const x = a.get<double>(), y = b.get<double>();
+  return std::abs(x - y) <= 1e-9 * std::max(std::abs(x), std::abs(y));
+}
+
+PLAIT_DECL std::string json_text(json_value const& value) {
+  if (std::string text; take(value, text)) return in_quotes(text);
+  auto const text = in_quotes(value.dump());
+  return text.substr(1, text.size() - 2);
+}
+
+/// Returns the name under which plait has an activation; transformers has several for some.
+PLAIT_DECL json_value activation_name(json_value const& value) {
+  for (auto const* const name :
+       {"gelu_pytorch_tanh", "gelu_python_tanh", "gelu_fast", "gelu_accurate"})
+    if (value == name) return "gelu_new";
+  if (value == "gelu_python") return "gelu";
+  if (value == "swish") return "silu";
+  return value;
+}
+
+/// Returns true if lists and objects of a JSON text are nested more than `most` deep. Copying and
+/// printing such a value would take too much of the stack.
+PLAIT_DECL bool is_nested_deeper(std::string_view text, int most) {
+  int depth = 0;
+  bool in_string = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    char const c = text[i];
+    if (in_string && c == '\\') ++i;
+    else if (c == '"') in_string = !in_string;
+    else if (!in_string && (c == '[' || c == '{') && ++depth > most) return true;
+    else if (!in_string && (c == ']' || c == '}')) --depth;
+  }
+  return false;
+}
+
+PLAIT_DECL void refuse_repeated(json_object const& members, file_name const& file,
+                                std::string const& part) {
+  std::set<std::string_view> names;
+  for (auto const& [name, value] : members)
+    if (!names.insert(name).second)
+      file.refuse(concat({"has the field ", in_quotes(concat({part, name})), " twice"}));
+}
+
+/// Compares a configuration with a model, field by field.
+class config_comparison {
+ public:
+  config_comparison(file_name const& file, json_value const& found, model_config const& of)
+      : file_(file), found_(found), of_(of), known_(json_value::parse(config_fields())) {}
+
+  config_report report() {
+    check_model();
+    refuse_repeated(*object_in(found_), file_, "");
+    compare_type();
+    compare_sizes();
+    compare_windows();
+    compare_rope();
+    compare_sequence();
+    compare_rest();
+    refuse_differences();
+    return std::move(out_);
+  }
+
+ private:
+  /// A value of the file, or the value that transformers takes if the file does not give it.
+  struct value {
+    std::string name;
+    json_value json{};
+    bool is_given = false, is_known = false;
+  };
+
+  /// Refuses a description of the model that no model has.
+  void check_model() const {
+    for (auto const& [name, size] : std::initializer_list<std::pair<char const*, std::size_t>>{
+             {"vocab_size", of_.vocab_size},
+             {"hidden_size", of_.hidden_size},
+             {"intermediate_size", of_.intermediate_size},
+             {"num_hidden_layers", of_.num_hidden_layers},
+             {"num_attention_heads", of_.num_attention_heads},
+             {"sequence", of_.sequence}})
+      if (size == 0)
+        throw input_error({"check_config: model_config::", name,
+                           " is 0; give the size that the program's model has"});
+    if (of_.model_type.empty())
+      throw input_error(
+          "check_config: model_config::model_type is empty; name the model type of the program's "
+          "model, such as llama");
+    if (of_.head_dim == 0 && of_.hidden_size % of_.num_attention_heads != 0)
+      throw input_error({"check_config: model_config has a hidden_size of ", of_.hidden_size,
+                         ", which is not a multiple of its num_attention_heads ",
+                         of_.num_attention_heads, "; give head_dim, too"});
+    if (!of_.layer_types.empty() && of_.layer_types.size() != of_.num_hidden_layers)
+      throw input_error({"check_config: model_config has ", of_.layer_types.size(),
+                         " layer_types for ", of_.num_hidden_layers,
+                         " layers; give one for each layer, or none"});
+    for (auto const& [name, number] : std::initializer_list<std::pair<char const*, double>>{
+             {"rms_norm_eps", of_.rms_norm_eps},
+             {"rope_theta", of_.rope_theta},
+             {"rope_local_base_freq", of_.rope_local_base_freq},
+             {"rope_scaling.factor", of_.rope_scaling.factor}})
+      if (!std::isfinite(number) || number <= 0)
+        throw input_error({"check_config: model_config::", name, " is ", json_value(number).dump(),
+                           "; it must be greater than 0"});
+  }
+
+  json_value const* defaults() const { return member_of(member_of(&known_, "defaults"), type_); }
+
+  /// Returns the field of the file that has Llama's name `field`.
+  value find(std::string const& field) {
+    auto const* const other = member_of(member_of(member_of(&known_, "names"), type_), field);
+    value out{.name = other == nullptr ? field : other->get<std::string>()};
+    seen_.insert(out.name);
+    auto const* json = member_of(&found_, out.name);
+    out.is_given = json != nullptr;
+    if (json == nullptr) json = member_of(defaults(), out.name);
+    out.is_known = json != nullptr;
+    if (json != nullptr) out.json = *json;
+    return out;
+  }
+
+  /// Returns the field, or `instead` if it is null or missing.
+  value find_or(std::string const& field, json_value const& instead) {
+    auto out = find(field);
+    if (!out.json.is_null()) return out;
+    return {out.name, instead, false, true};
+  }
+
+  void differ(value const& theirs, std::string const& ours) {
+    auto const& name = theirs.name;
+    auto const json = theirs.is_known ? json_text(theirs.json) : "";
+    differences_.push_back(
+        theirs.is_given ? concat({name, " is ", json, " in the file and ", ours, " in the program"})
+        : theirs.is_known ? concat({"the file gives no ", name, ", so that transformers takes ",
+                                    json, ", and the program has ", ours})
+                          : concat({"the file gives no ", name, ", and the program has ", ours}));
+  }
+
+  /// A known model type that has neither the field nor a default for it implies its value.
+  void compare(value const& theirs, json_value const& ours) {
+    if (!theirs.is_known && (defaults() != nullptr || is_bias(theirs.name))) return;
+    if (!theirs.is_known || !is_same_value(theirs.json, ours)) differ(theirs, json_text(ours));
+  }
+  static bool is_bias(std::string_view name) {
+    return name == "attention_bias" || name == "mlp_bias";
+  }
+  void compare(std::string const& field, json_value const& ours) { compare(find(field), ours); }
+
+  void compare_type() {
+    seen_.insert({"model_type", "architectures"});
+    type_ = of_.model_type.front();
+    std::string ours;
+    for (auto const& name : of_.model_type)
+      ours += concat({ours.empty() ? "" : " or ", in_quotes(name)});
+    if (auto const* const type = member_of(&found_, "model_type")) {
+      take(*type, type_);
+      if (std::find(of_.model_type.begin(), of_.model_type.end(), *type) == of_.model_type.end())
+        differ({"model_type", *type, true, true}, ours);
+    }
+    auto const* const classes = member_of(&found_, "architectures");
+    auto expected = of_.architectures;
+    auto const* const of_type = member_of(member_of(&known_, "architectures"), type_);
+    if (expected.empty() && of_type != nullptr) expected.push_back(of_type->get<std::string>());
+    if (classes == nullptr || classes->is_null() || expected.empty()) return;
+    auto const* const list = list_in(*classes);
+    bool const fits =
+        list != nullptr && std::all_of(list->begin(), list->end(), [&](json_value const& one) {
+          return std::find(expected.begin(), expected.end(), one) != expected.end();
+        });
+    if (!fits) differ({"architectures", *classes, true, true}, json_text(json_value(expected)));
+  }
+
+  void compare_sizes() {
+    compare("vocab_size", of_.vocab_size);
+    auto const width = find("hidden_size"), heads = find("num_attention_heads");
+    compare(width, of_.hidden_size);
+    // GPT-2's default is four times the width.
+    std::uint64_t wide = 0, count = 0;
+    bool const are_sizes = take(width.json, wide) && take(heads.json, count) && count > 0;
+    compare(find_or("intermediate_size", are_sizes ? json_value(4 * wide) : json_value()),
+            of_.intermediate_size);
+    compare("num_hidden_layers", of_.num_hidden_layers);
+    compare(heads, of_.num_attention_heads);
+    compare(find_or("num_key_value_heads", heads.json),
+            of_.num_key_value_heads > 0 ? of_.num_key_value_heads : of_.num_attention_heads);
+    auto const head_dim = own_head_dim();
+    compare(find_or("head_dim", are_sizes ? json_value(wide / count) : json_value()), head_dim);
+    auto const act = find("hidden_act");
+    if (!is_same_value(activation_name(act.json), activation_name(of_.hidden_act)))
+      compare(act, of_.hidden_act);
+    compare("rms_norm_eps", of_.rms_norm_eps);
+    compare("attention_bias", of_.attention_bias);
+    compare("mlp_bias", of_.mlp_bias);
+    // The scores are divided by the root of it.
+    if (!is_other("query_pre_attn_scalar"))
+      if (auto const scale = find("query_pre_attn_scalar"); scale.is_known)
+        compare(scale, head_dim);
+    auto const tied = find("tie_word_embeddings");
+    out_.tie_word_embeddings = tied.json == true;
+    if (of_.tie_word_embeddings || !tied.json.is_boolean())
+      compare(tied, of_.tie_word_embeddings.value_or(false));
+  }
+
+  std::size_t own_head_dim() const {
+    return of_.head_dim > 0 ? of_.head_dim : of_.hidden_size / of_.num_attention_heads;
+  }
+
+  /// Returns the kind of attention of each layer, as transformers derives it.
+  value kinds_of_layers(std::size_t count) {
+    auto out = find("layer_types");
+    auto const pattern = find("sliding_window_pattern"), first = find("max_window_layers");
+    seen_.insert("_sliding_window_pattern");
+    if (out.is_given && !out.json.is_null()) return out;
+    json_list kinds;
+    std::uint64_t every = 0, from = 0;
+    bool const has_pattern = take(pattern.json, every) && every > 0;
+    bool const has_first = take(first.json, from);
+    for (std::size_t layer = 0; layer < count; ++layer)
+      kinds.emplace_back((has_pattern && (layer + 1) % every == 0) || (has_first && layer < from)
+                             ? "full_attention"
+                             : "sliding_attention");
+    return {"layer_types", json_value(kinds), false, true};
+  }
+
+  void compare_windows() {
+    auto window = find("sliding_window");
+    auto const use = find("use_sliding_window");
+    window.is_known = true;  // a model type without the field has no window
+    if (use.json == false) window.json = nullptr;
+    else if (use.is_given && use.json != true)
+      differ(use, window.json.is_null() ? "false" : "true");
+    auto const theirs = kinds_of_layers(of_.num_hidden_layers);
+    auto const* const list = list_in(theirs.json);
+    auto ours = of_.layer_types;
+    if (ours.empty()) ours.resize(of_.num_hidden_layers, "sliding_attention");
+    auto const any = [](auto const& kinds) {
+      return std::find(kinds.begin(), kinds.end(), "sliding_attention") != kinds.end();
+    };
+    // A list of layers that all have the full attention disables the window.
+    if (list != nullptr && !any(*list)) window.json = nullptr;
+    std::size_t const own_window = any(ours) ? of_.sliding_window : 0;
+    std::uint64_t size = 0;
+    auto const without_effect = [&](std::uint64_t width) { return width >= of_.sequence; };
+    bool const is_wide = take(window.json, size) && without_effect(size);
+    bool const own_is_wide = own_window == 0 || without_effect(own_window);
+    auto const own = own_window == 0 ? json_value() : json_value(own_window);
+    if (is_wide && own_is_wide && !is_same_value(window.json, own))
+      note(concat({window.name, " is ", window.json.dump(),
+                   ", which has no effect on a sequence of ", of_.sequence, " positions"}));
+    else if (!(own_is_wide && window.json.is_null())) compare(window, own);
+    bool const has_window = !window.json.is_null() && !is_wide && !own_is_wide;
+    if (has_window || find("rope_local_base_freq").is_known) compare_layers(theirs, ours);
+  }
+
+  void compare_layers(value const& theirs, std::vector<std::string> const& ours) {
+    auto const* const list = list_in(theirs.json);
+    if (list == nullptr || list->size() != ours.size())
+      return differ(theirs, concat({"of ", ours.size(), " layers"}));
+    for (std::size_t layer = 0; layer < ours.size(); ++layer)
+      if ((*list)[layer] != ours[layer]) {
+        auto one = theirs;
+        one.name = concat({"layer_types[", layer, "]"});
+        one.json = (*list)[layer];
+        return differ(one, in_quotes(ours[layer]));
+      }
+  }
+
+  void compare_rope() {
+    // GPT-2 has positions of another kind; a field of rotary ones is unknown to it.
+    if (defaults() != nullptr && member_of(defaults(), "rope_theta") == nullptr) return;
+    auto const theta = find("rope_theta"), local = find("rope_local_base_freq");
+    std::string name = "rope_scaling";
+    json_value const* from = nullptr;
+    for (auto const* const each : {"rope_scaling", "rope_parameters"}) {
+      auto const* const object = member_of(&found_, each);
+      seen_.insert(each);
+      if (object == nullptr || object->is_null()) continue;
+      if (from != nullptr) file_.refuse("has rope_scaling and rope_parameters; remove one of them");
+      if (object_in(*object) == nullptr) return differ({each, *object, true, true}, "an object");
+      from = object;
+      name = each;
+      refuse_repeated(*object_in(*object), file_, concat({name, "."}));
+    }
+    auto const* const full = member_of(from, "full_attention");
+    auto const* const sliding = member_of(from, "sliding_attention");
+    if (!local.is_known || (full == nullptr && sliding == nullptr)) {
+      compare_rope_of(from, name, theta, of_.rope_theta, of_.rope_scaling);
+      if (local.is_known) compare(local, of_.rope_local_base_freq);
+      return;
+    }
+    for (auto const& [key, part] : *object_in(*from))
+      if (key != "full_attention" && key != "sliding_attention")
+        rest(concat({name, ".", key}), part);
+    for (auto const* const part : {full, sliding})
+      if (part != nullptr && !part->is_null() && object_in(*part) == nullptr)
+        return differ({name, *from, true, true}, "an object for each type of layer");
+    compare_rope_of(full, concat({name, ".full_attention"}), theta, of_.rope_theta,
+                    of_.rope_scaling);
+    compare_rope_of(sliding, concat({name, ".sliding_attention"}), local, of_.rope_local_base_freq,
+                    {});
+  }
+
+  /// Compares an object of rotary positions, or none. `theta` is the field outside of the object.
+  void compare_rope_of(json_value const* from, std::string const& name, value theta,
+                       double own_theta, rope_scaling_config const& own) {
+    if (auto const* const inner = member_of(from, "rope_theta")) {
+      if (theta.is_given && !is_same_value(*inner, theta.json))
+        differences_.push_back(concat({theta.name, " is ", json_text(theta.json),
+                                       " in the file and ", json_text(*inner), " in its ", name}));
+      theta = {concat({name, ".rope_theta"}), *inner, true, true};
+    }
+    compare(theta, own_theta);
+    value type{concat({name, ".rope_type"}), "default", false, true};
+    for (auto const* const key : {"type", "rope_type"})
+      if (auto const* const found = member_of(from, key); found != nullptr && !found->is_null()) {
+        if (type.is_given && type.json != *found)
+          differences_.push_back(
+              concat({name, " has the type ", json_text(type.json), " and the rope_type ",
+                      json_text(*found), " in the file"}));
+        type.json = *found;
+        type.is_given = true;
+      }
+    compare(type, own.rope_type);
+    std::set<std::string_view> used{"rope_theta", "rope_type", "type"};
+    auto const compare_part = [&](char const* key, json_value const& ours, value missing) {
+      used.insert(key);
+      missing.name = concat({name, ".", key});
+      auto const* const found = member_of(from, key);
+      if (found != nullptr) missing = {missing.name, *found, true, true};
+      if (!missing.is_known || !is_same_value(missing.json, ours)) differ(missing, json_text(ours));
+    };
+    bool const is_llama = type.json == "llama3";
+    if (type.json != "default") compare_part("factor", own.factor, {});
+    if (is_llama) {
+      compare_part("low_freq_factor", own.low_freq_factor, {});
+      compare_part("high_freq_factor", own.high_freq_factor, {});
+      auto positions = find("max_position_embeddings");
+      positions.is_given = false;
+      compare_part("original_max_position_embeddings", own.original_max_position_embeddings,
+                   positions);
+    }
+    if (from == nullptr || object_in(*from) == nullptr) return;
+    for (auto const& [key, part] : *object_in(*from)) {
+      if (used.contains(key)) continue;
+      // A field that is also outside of the object has one meaning.
+      if (key == "partial_rotary_factor") rest(key, part);
+      else rest(concat({name, ".", key}), part);
+    }
+  }
+
+  void compare_sequence() {
+    auto const most = find("max_position_embeddings");
+    auto const positions = concat({"a sequence of ", of_.sequence, " positions"});
+    std::uint64_t number = 0;
+    if (!most.is_known) return differ(most, positions);
+    if (!take(most.json, number) || of_.sequence > number) differ(most, positions);
+    else if (of_.sequence < number)
+      note(concat({most.name, " is ", number, ", and the program has ", positions}));
+  }
+
+  bool is_other(std::string const& name) const {
+    return std::any_of(of_.others.begin(), of_.others.end(),
+                       [&](auto const& pair) { return pair.first == name; });
+  }
+
+  /// Compares the fields that are not members of model_config.
+  void compare_rest() {
+    for (auto const& [name, text] : of_.others) {
+      if (seen_.contains(name))
+        throw input_error({"check_config: model_config::others has ", in_quotes(name),
+                           ", which check_config compares with the other members; leave it out"});
+      if (!json_value::accept(text))
+        throw input_error({"check_config: model_config::others has ", in_quotes(text), " for ",
+                           in_quotes(name), "; write a value as JSON, such as 0.5 or \"text\""});
+    }
+    for (auto const& [name, json] : *object_in(found_))
+      if (!seen_.contains(name)) rest(name, json);
+    for (auto const& [name, text] : of_.others) {
+      if (compared_.contains(name)) continue;
+      // A field that the file does not have is null, unless it has a default.
+      auto const* const instead = member_of(defaults(), name);
+      value const theirs{name, instead == nullptr ? json_value() : *instead, false, true};
+      auto const ours = json_value::parse(text);
+      if (!is_same_value(theirs.json, ours)) differ(theirs, json_text(ours));
+    }
+  }
+
+  /// Compares a field that is not a member of model_config.
+  void rest(std::string const& name, json_value const& json) {
+    value const theirs{name, json, true, true};
+    for (auto const& [other, text] : of_.others)
+      if (other == name) {
+        compared_.insert(name);
+        auto const ours = json_value::parse(text, nullptr, false);
+        if (!is_same_value(json, ours)) differ(theirs, json_text(ours));
+        return;
+      }
+    if (auto const* const accepted = member_of(member_of(&known_, "accepted"), name)) {
+      auto const& values = *list_in(*accepted);
+      bool const fits = std::any_of(values.begin(), values.end(), [&](json_value const& one) {
+        return is_same_value(json, one);
+      });
+      if (!fits) return differ(theirs, json_text(values.front()));
+    } else if (list_has(member_of(&known_, "dropout"), name)) {
+      if (!is_same_value(json, 0) && !json.is_null())
+        note(concat({name, " is ", json_text(json), ", which has an effect only in training"}));
+    } else if (!list_has(member_of(&known_, "harmless"), name)) {
+      unknown_.push_back(concat({in_quotes(name), " (", json_text(json), ")"}));
+      return;
+    }
+    out_.harmless.push_back(name);
+  }
+
+  void note(std::string const& text) { out_.notes.push_back(text); }
+
+  static std::string joined(std::vector<std::string> const& parts, char const* between) {
+    constexpr std::size_t most = 50;
+    std::string out;
+    for (std::size_t i = 0; i < std::min(parts.size(), most); ++i)
+      out += concat({i == 0 ? "" : between, parts[i]});
+    if (parts.size() > most) out += concat({between, "and ", parts.size() - most, " more"});
+    return out;
+  }
+
+  void refuse_differences() const {
+    if (differences_.empty() && unknown_.empty()) return;
+    std::string text = "does not fit the program's model: ";
+    if (!differences_.empty())
+      text += concat({joined(differences_, "; "),
+                      "; correct the program's model and its model_config, or read other weights"});
+    if (!unknown_.empty())
+      text += concat({differences_.empty() ? "" : "; ", "plait does not know the field",
+                      unknown_.size() == 1 ? " " : "s ", joined(unknown_, ", "),
+                      ", which may change the model; if the program's model heeds ",
+                      unknown_.size() == 1 ? "it" : "them",
+                      ", write the value into model_config::others"});
+    file_.refuse(text);
+  }
+
+  file_name const& file_;
+  json_value const& found_;
+  model_config const& of_;
+  json_value known_;
+  std::string type_;
+  std::set<std::string, std::less<>> seen_, compared_;
+  std::vector<std::string> differences_, unknown_;
+  config_report out_;
+};
+
+}  // namespace plait::detail
+
+namespace plait {
+
+PLAIT_DECL config_report check_config(std::filesystem::path const& folder, model_config const& of) {
+  detail::open_file const file(folder / "config.json", "configuration");
+  if (file.size() > detail::most_config_bytes)
+    file.name().refuse(ext::concat(
+        {"has ", file.size(), " bytes; at most ", detail::most_config_bytes, " are allowed"}));
+  std::string text(file.size(), '\0');
+  file.read(std::as_writable_bytes(std::span(text)), 0);
+  constexpr int most_nested = 100;
+  if (detail::is_nested_deeper(text, most_nested))
+    file.name().refuse(
+        ext::concat({"has more than ", most_nested, " lists and objects within each other"}));
+  auto const found = detail::read_json(text, detail::most_config_bytes, file.name());
+  if (detail::object_in(found) == nullptr) file.name().refuse("is not an object");
+  return detail::config_comparison(file.name(), found, of).report();
+}
+
+}  // namespace plait
