@@ -2,10 +2,11 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <span>
 #include <string>
 #include <system_error>
@@ -13,9 +14,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include <plait/checkpoint/check_config.hpp>
 #include <plait/checkpoint/load_weights.hpp>
 #include <plait/checkpoint/weights_folder.hpp>
-#include <plait/core/concat.hpp>
 #include <plait/core/file.hpp>
 #include <plait/core/name_pattern.hpp>
 #include <plait/core/quote.hpp>
@@ -39,80 +40,27 @@ void with_weights(std::string const& path, Use use) {
   else use(plait::safetensors_reader(path));
 }
 
-/// The config.json that transformers writes next to the weights.
-class model_config {
- public:
-  /// `weights`: a file or its folder.
-  ///
-  /// Errors: input_error if there is a config.json that cannot be read or is not JSON.
-  explicit model_config(std::filesystem::path const& weights) {
-    std::error_code none;
-    path_ = (std::filesystem::is_directory(weights, none) ? weights : weights.parent_path()) / file;
-    constexpr std::size_t most_bytes = std::size_t{1} << 20;
-    if (!plait::detail::is_regular_file(path_)) return;
-    plait::detail::open_file const found(path_, "configuration");
-    if (found.size() > most_bytes)
-      found.name().refuse(plait::ext::concat(
-          {"has ", found.size(), " bytes; at most ", most_bytes, " are allowed"}));
-    std::string text(found.size(), '\0');
-    found.read(std::as_writable_bytes(std::span(text)), 0);
-    values_ = nlohmann::json::parse(text, nullptr, false);
-    if (values_.is_discarded()) found.name().refuse("is not JSON");
-    // Other programs also write files of this name.
-    if (!values_.is_object() || !values_.contains("model_type")) values_ = nullptr;
+/// Compares the config.json that transformers writes next to weights with the model. Returns an
+/// empty report if there is none, or if another program has written it: then it has no model_type.
+///
+/// `weights`: a file or its folder.
+///
+/// Errors: the errors of plait::check_config.
+inline plait::ext::config_report check_config_of(std::filesystem::path const& weights,
+                                                 plait::model_config const& model) {
+  std::error_code none;
+  auto const folder =
+      std::filesystem::is_directory(weights, none) ? weights : weights.parent_path();
+  auto const path = folder / "config.json";
+  if (!plait::detail::is_regular_file(path)) return {};
+  constexpr std::uintmax_t most_bytes = std::uintmax_t{1} << 20;
+  if (std::filesystem::file_size(path, none) <= most_bytes) {
+    std::ifstream file(path);
+    auto const found = nlohmann::json::parse(file, nullptr, false);
+    if (found.is_object() && !found.contains("model_type")) return {};
   }
-
-  /// Returns true if the file declares that the head is the embedding's table (tied weights).
-  [[nodiscard]] bool is_tied() const { return find("tie_word_embeddings") == true; }
-
-  /// Errors: input_error that names the first value that differs from the model's, with both
-  ///         values.
-  void expect(std::vector<config_line> const& lines, std::string const& program) const {
-    if (values_.is_null()) return;
-    for (auto const& line : lines) {
-      auto const found = find(line.name);
-      if (found.is_null() && line.if_not_given.empty()) continue;
-      auto const& as_text = found.is_null() ? line.if_not_given : found.dump();
-      auto const is_same = [&](std::string const& value) {
-        auto const mine = nlohmann::json::parse(value), theirs = nlohmann::json::parse(as_text);
-        if (!mine.is_number() || !theirs.is_number()) return mine == theirs;
-        auto const number = mine.get<double>();
-        return std::abs(number - theirs.get<double>()) <= 1e-9 * std::abs(number);
-      };
-      bool const is_large = line.or_at_least > 0 && found.is_number() &&
-                            found.get<double>() >= static_cast<double>(line.or_at_least);
-      auto const ours = nlohmann::json::parse(line.values[0]).dump();
-      auto const without_quotes = [](std::string const& value) {
-        return value.starts_with('"') ? value.substr(1, value.size() - 2) : value;
-      };
-      if (!is_large && std::ranges::none_of(line.values, is_same))
-        plait::detail::file_name("configuration", path_)
-            .refuse(plait::ext::concat({"has the ", line.name, " ",
-                                        plait::detail::in_quotes(without_quotes(as_text)),
-                                        ", and the model of ", program, " ",
-                                        plait::detail::in_quotes(without_quotes(ours)),
-                                        ": it would compute other results from these weights"}));
-    }
-  }
-
- private:
-  static constexpr char const* file = "config.json";
-
-  /// Returns the value of a key, or null if the file lacks it. The keys of rotary positions are in
-  /// a nested object with one of two names, in which older files write "type" for "rope_type".
-  [[nodiscard]] nlohmann::json find(std::string const& name) const {
-    if (!values_.is_object()) return nullptr;
-    if (auto const found = values_.find(name); found != values_.end()) return *found;
-    for (char const* const part : {"rope_parameters", "rope_scaling"})
-      if (auto const within = values_.find(part); within != values_.end() && within->is_object())
-        for (auto const& key : {name, std::string(name == "rope_type" ? "type" : name)})
-          if (auto const found = within->find(key); found != within->end()) return *found;
-    return nullptr;
-  }
-
-  std::filesystem::path path_;
-  nlohmann::json values_ = nullptr;
-};
+  return plait::check_config(folder, model);
+}
 
 /// The names under which a job finds its parameters in a file.
 struct init_names {
@@ -137,13 +85,14 @@ bool have_same_numbers(Source& from, std::string const& one, std::string const& 
 }
 
 /// Finds the names of a job's parameters in a file, and checks that the file has no other tensors,
-/// except masks and frequencies, which are not parameters.
+/// except masks and frequencies, which are not parameters. `is_tied`: config.json declares that the
+/// head is the table.
 ///
 /// Errors: input_error that names the tensors that are missing, have another shape or are left
 ///         over.
 template <class Source>
-init_names names_of_init(program_description const& of, entry const& job,
-                         model_config const& config, Source& from) {
+init_names names_of_init(program_description const& of, entry const& job, bool is_tied,
+                         Source& from) {
   auto const parameters = job.parameters();
   auto const parameter = [&](std::string const& name) {
     return std::ranges::find(parameters, name, &tensor_shape::name);
@@ -158,7 +107,7 @@ init_names names_of_init(program_description const& of, entry const& job,
   std::string const prefix = from.contains(of.in_files.prefix + table) ? of.in_files.prefix : "";
   bool const has_head = parameter(head) != parameters.end();
   if (has_head && !from.contains(head) && from.contains(prefix + table) &&
-      (of.in_files.is_tied || config.is_tied())) {
+      (of.in_files.is_tied || is_tied)) {
     out.copies_table = true;
     names.names.push_back({head, prefix + table});
   }

@@ -2,13 +2,10 @@
 #pragma once
 
 #include <cstddef>
-#include <string>
-#include <vector>
 
 #include <plait/data/token_shards.hpp>
+#include <plait/io/model_config.hpp>
 #include <plait/plait.hpp>
-
-#include "train_gpt/config_line.hpp"
 
 // The model and the plans of train_gpt, as types.
 namespace train_gpt {
@@ -32,14 +29,20 @@ struct gpt_body {
   static constexpr std::size_t sequence = Sequence;
   static constexpr plait::initializer projection = residual_start(0.02, Layers);
 
-  /// The values that config.json must have for this model.
-  [[gnu::cold]] static std::vector<config_line> config() {
-    return {{"model_type", {"\"gpt2\""}},
-            {"n_head", {std::to_string(Heads)}},
-            {"activation_function", {"\"gelu_new\"", "\"gelu_pytorch_tanh\""}},
-            {"layer_norm_epsilon", {"1e-5"}},
-            {"scale_attn_weights", {"true"}},
-            {"scale_attn_by_inverse_layer_idx", {"false"}}};
+  /// The numbers that config.json must have for this model. --init compares the head's weights.
+  [[gnu::cold]] static plait::model_config config_for(std::size_t vocabulary) {
+    return {.model_type = {"gpt2"},
+            .vocab_size = vocabulary,
+            .hidden_size = Width,
+            .intermediate_size = 4 * Width,
+            .num_hidden_layers = Layers,
+            .num_attention_heads = Heads,
+            .hidden_act = "gelu_new",
+            .rms_norm_eps = 1e-5,
+            .attention_bias = true,
+            .mlp_bias = true,
+            .tie_word_embeddings = {},
+            .sequence = Sequence};
   }
 
   using attention = plait::nn::causal_self_attention<Width, Heads, Sequence, projection>;
@@ -62,6 +65,7 @@ template <std::size_t Layers, std::size_t Width, std::size_t Heads, std::size_t 
 struct byte_gpt : gpt_body<Layers, Width, Heads, Sequence> {
   using text = plait::byte_text;
   static constexpr std::size_t vocabulary = text::vocabulary;
+  static plait::model_config config() { return byte_gpt::config_for(vocabulary); }
 
   using head = plait::nn::linear<Width, vocabulary,
                                  linear_options{.bias = false,
@@ -79,6 +83,7 @@ template <std::size_t Layers, std::size_t Width, std::size_t Heads, std::size_t 
 struct token_gpt : gpt_body<Layers, Width, Heads, Sequence> {
   using text = plait::token_shards;
   static constexpr std::size_t vocabulary = Vocabulary;
+  static plait::model_config config() { return token_gpt::config_for(vocabulary); }
 
   using table = plait::nn::embedding<Vocabulary, Width, plait::normal(0.02), PaddedTo>;
   using free_head = plait::nn::linear<Width, Vocabulary,

@@ -444,12 +444,14 @@ inline int train(options const& wanted, entry const& job) {
   no_sink nowhere;
 
   bool head_is_copied = false;
+  std::vector<std::string> init_notes;
   if (!wanted.init.empty()) {
     init_names init;
-    model_config const config(wanted.init);
-    with_weights(wanted.init,
-                 [&](auto&& from) { init = names_of_init(*wanted.of, job, config, from); });
-    config.expect(job.config(), wanted.of->name);
+    auto const config = check_config_of(wanted.init, job.config());
+    init_notes = config.notes;
+    with_weights(wanted.init, [&](auto&& from) {
+      init = names_of_init(*wanted.of, job, config.tie_word_embeddings, from);
+    });
     head_is_copied = init.copies_table;
     request.load = [&wanted, names = init.names](plait::saved_state& state) {
       with_weights(wanted.init, [&](auto&& from) { plait::load_weights(state, from, names); });
@@ -480,6 +482,8 @@ inline int train(options const& wanted, entry const& job) {
                 job.precision.c_str(),
                 tokens ? tokens->tokens() : std::get<plait::byte_text>(opened).bytes(),
                 tokens ? "tokens" : "bytes of text");
+  if (is_root)
+    for (auto const& note : init_notes) std::printf("config.json: %s\n", note.c_str());
   if (is_root && head_is_copied)
     std::printf(
         "the weights share the head with the embedding's table: the head starts as a copy of the "

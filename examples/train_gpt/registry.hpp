@@ -14,13 +14,12 @@
 #include <plait/data/byte_text.hpp>
 #include <plait/data/token_shards.hpp>
 #include <plait/draw/drawn_plan.hpp>
+#include <plait/io/model_config.hpp>
 #include <plait/mesh/hosts.hpp>
 #include <plait/tensor/batch.hpp>
 #include <plait/train/options/stop_on_signals.hpp>
 #include <plait/train/options/trainer_options.hpp>
 #include <plait/train/state/saved_state.hpp>
-
-#include "train_gpt/config_line.hpp"
 
 // The list of jobs, through which the main program finds them. Each job, a combination of size,
 // plan, precision and backend, is compiled in one of several units apart from the main program, and
@@ -130,7 +129,7 @@ struct entry {
   std::size_t vocabulary = 0;
   bool reads_tokens = false;  ///< true: the job reads a token file; false: the bytes of a text
   std::vector<tensor_shape> (*parameters)() = nullptr;
-  std::vector<config_line> (*config)() = nullptr;
+  plait::model_config (*config)() = nullptr;
   std::string (*explain)(request const&, plait::host_map const&) = nullptr;
   plait::ext::drawn_plan (*draw)(request const&) = nullptr;
   /// Launches the job to find out on which hosts its ranks run.

@@ -2,15 +2,13 @@
 #pragma once
 
 #include <cstddef>
-#include <string>
+#include <optional>
 #include <type_traits>
-#include <vector>
 
 #include <plait/data/token_shards.hpp>
+#include <plait/io/model_config.hpp>
 #include <plait/nn/lora.hpp>
 #include <plait/plait.hpp>
-
-#include "../train_gpt/config_line.hpp"
 
 // The models of train_llama, as types; their parameters have Hugging Face's names.
 namespace train_llama {
@@ -119,33 +117,34 @@ using tied_llama =
                plait::use_form<"column", plait::tied<free_head<S>, typename free_head<S>::weight,
                                                      "model.embed_tokens.weight">>>;
 
-/// The values that config.json must contain for this model, in addition to the shapes of the
-/// weights.
-[[gnu::cold]] inline std::vector<train_gpt::config_line> config_of(shape const& of) {
-  bool const is_scaled = of.rotary.scaling == plait::nn::rotary_scaling::llama3;
-  auto const text = [](plait::nano_fraction number) { return std::to_string(number.nano) + "e-9"; };
-  std::vector<train_gpt::config_line> out{
-      {"model_type", {"\"llama\"", "\"mistral\""}},
-      {"hidden_act", {"\"silu\""}},
-      {"num_attention_heads", {std::to_string(of.heads)}},
-      {"rms_norm_eps", {text(of.norm.epsilon)}, "1e-6"},
-      {"rope_theta", {std::to_string(of.rotary.base)}, "10000"},
-      {"rope_type", {is_scaled ? "\"llama3\"" : "\"default\""}, "\"default\""}};
-  if (is_scaled) {
-    out.push_back({"factor", {text(of.rotary.factor)}});
-    out.push_back({"low_freq_factor", {text(of.rotary.low_frequency_factor)}});
-    out.push_back({"high_freq_factor", {text(of.rotary.high_frequency_factor)}});
-    out.push_back(
-        {"original_max_position_embeddings", {std::to_string(of.rotary.original_positions)}});
-  }
-  // A window that is no shorter than the sequence has no effect.
-  auto const window = of.attention.window;
-  out.push_back({"sliding_window",
-                 {window > 0 ? std::to_string(window) : "null"},
-                 "null",
-                 window > 0 ? 0 : of.sequence});
-  return out;
+// example-begin config
+/// The numbers that config.json must have for this model. `is_tied` is not given if the program
+/// takes weights with and without a head of their own.
+[[gnu::cold]] inline plait::model_config config_of(shape const& of, std::optional<bool> is_tied) {
+  using plait::nn::rotary_scaling;
+  auto const scaling = of.rotary.scaling;
+  return {.model_type = {"llama", "mistral"},
+          .vocab_size = of.vocabulary,
+          .hidden_size = of.width,
+          .intermediate_size = of.hidden,
+          .num_hidden_layers = of.layers,
+          .num_attention_heads = of.heads,
+          .num_key_value_heads = of.key_value_heads,
+          .head_dim = of.head_width,
+          .rms_norm_eps = of.norm.epsilon.number(),
+          .rope_theta = static_cast<double>(of.rotary.base),
+          .rope_scaling = {.rope_type = scaling == rotary_scaling::llama3   ? "llama3"
+                                        : scaling == rotary_scaling::linear ? "linear"
+                                                                            : "default",
+                           .factor = of.rotary.factor.number(),
+                           .low_freq_factor = of.rotary.low_frequency_factor.number(),
+                           .high_freq_factor = of.rotary.high_frequency_factor.number(),
+                           .original_max_position_embeddings = of.rotary.original_positions},
+          .sliding_window = of.attention.window,
+          .tie_word_embeddings = is_tied,
+          .sequence = of.sequence};
 }
+// example-end
 
 namespace sizes {
 
@@ -162,7 +161,8 @@ template <std::size_t Lora>
 struct tiny {
   using text = plait::byte_text;
   static constexpr std::size_t sequence = tiny_shape.sequence, vocabulary = tiny_shape.vocabulary;
-  static std::vector<train_gpt::config_line> config() { return config_of(tiny_shape); }
+  // The head starts as a copy of the table if the weights have none.
+  static plait::model_config config() { return config_of(tiny_shape, {}); }
   using trained = std::conditional_t<Lora == 0, all_trained, lora_trained<Lora == 0 ? 1 : Lora>>;
   using objective =
       plait::objective<llama<tiny_shape, trained>, plait::nn::cross_entropy<vocabulary>>;
@@ -189,7 +189,7 @@ struct llama_1b {
   using text = plait::token_shards;
   static constexpr std::size_t sequence = llama_1b_shape.sequence,
                                vocabulary = llama_1b_shape.vocabulary;
-  static std::vector<train_gpt::config_line> config() { return config_of(llama_1b_shape); }
+  static plait::model_config config() { return config_of(llama_1b_shape, true); }
   using objective =
       plait::objective<tied_llama<llama_1b_shape>, plait::nn::cross_entropy<vocabulary>>;
 };

@@ -2,7 +2,7 @@
 // test: libs=checkpoint
 //
 // Configurations of transformers, each of which differs in one field from the program's model.
-// tests/oracle/config_defaults.py compares the defaults with those of transformers.
+// tests/oracle/config_defaults.py compares the defaults with transformers.
 #include "plait/checkpoint/check_config.hpp"
 
 #include <gtest/gtest.h>
@@ -71,7 +71,7 @@ class config_folder {
   files::path path_;
 };
 
-plait::config_report check(json const& config, plait::model_config const& model) {
+plait::ext::config_report check(json const& config, plait::model_config const& model) {
   config_folder const folder(config.dump());
   return plait::check_config(folder.path(), model);
 }
@@ -102,7 +102,7 @@ TEST(CheckConfig, AcceptsTheModelOfTheFileAndListsHarmlessFields) {
   auto const folder = fixture();
   auto const model = fixture_model();
   // example-begin check_config
-  plait::config_report const report = plait::check_config(folder, model);
+  auto const report = plait::check_config(folder, model);
   for (auto const& note : report.notes) std::printf("%s\n", note.c_str());
   // example-end
   EXPECT_TRUE(report.notes.empty());
@@ -213,6 +213,20 @@ TEST(CheckConfig, AcceptsOtherWritingsOfTheSame) {
     EXPECT_EQ(report.notes.size(), *expected == '\0' ? 0u : 1u) << field << " " << value;
     for (auto const& note : report.notes) EXPECT_EQ(note, expected);
   }
+}
+
+// The sentence in docs/fine_tuning.md.
+TEST(CheckConfig, SaysWhatDiffersAndWhatToDo) {
+  auto model = fixture_model();
+  model.rope_theta = 500000;
+  model.rms_norm_eps = 1e-5;
+  config_folder const folder(fixture_json().dump());
+  EXPECT_EQ(
+      refusal(fixture_json(), model),
+      "configuration '" + (folder.path() / "config.json").string() +
+          "' does not fit the program's model: rms_norm_eps is 1e-06 in the file and 1e-05 in "
+          "the program; rope_parameters.rope_theta is 10000.0 in the file and 500000.0 in the "
+          "program; correct the program's model and its model_config, or read other weights");
 }
 
 TEST(CheckConfig, NamesAllDifferencesAtOnce) {

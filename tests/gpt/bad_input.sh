@@ -315,10 +315,13 @@ printf 'version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 1\n' >
 refused "'of_torch' has no safetensors file; 'pytorch_model.bin' is a pointer of Git LFS" "${init[@]}" of_torch
 refused "'of_torch/pytorch_model.bin' is a pointer of Git LFS" "${init[@]}" of_torch/pytorch_model.bin
 cp good of_others/model.safetensors
-printf '{"model_type": "gpt2", "n_head": 2}' >of_others/config.json
-refused "'of_others/config.json' has the n_head '2', and the model of train_gpt '4'" "${init[@]}" of_others
-printf '{"model_type": "gpt2", "activation_function": "relu"}' >of_others/config.json
-refused "has the activation_function 'relu', and the model of train_gpt 'gelu_new'" "${init[@]}" \
+config='"model_type": "gpt2", "vocab_size": 256, "n_embd": 64, "n_layer": 2, "n_positions": 64'
+printf '{%s, "n_head": 2, "layer_norm_epsilon": 1e-6}' "$config" >of_others/config.json
+refused "'of_others/config.json' does not fit the program's model: n_head is 2 in the file and 4 in the program; " \
+  "${init[@]}" of_others
+refused "; layer_norm_epsilon is 1e-06 in the file and 1e-05 in the program; " "${init[@]}" of_others
+printf '{%s, "n_head": 4, "activation_function": "relu"}' "$config" >of_others/config.json
+refused "model: activation_function is 'relu' in the file and 'gelu_new' in the program; correct" "${init[@]}" \
   of_others/model.safetensors
 before="$(find . | sort)"
 code=0

@@ -49,12 +49,25 @@ with_tensor "$out/base.safetensors" "$out/qwen2/model.safetensors" model.layers.
 refused "has no parameter for 1 tensor of the weights, 'model.layers.0.self_attn.q_proj.bias': these weights belong to another model" \
   --precision double --init "$out/qwen2"
 cp "$out/base.safetensors" "$out/gemma/model.safetensors"
-echo '{"model_type": "gemma", "rms_norm_eps": 1e-05}' >"$out/gemma/config.json"
-refused "has the model_type 'gemma', and the model of train_llama 'llama'" --precision double --init "$out/gemma"
-echo '{"model_type": "llama", "rope_parameters": {"rope_theta": 5e5}, "rms_norm_eps": 1e-05}' >"$out/gemma/config.json"
-refused "has the rope_theta '500000.0', and the model of train_llama '10000'" --precision double --init "$out/gemma"
-echo '{"model_type": "mistral", "sliding_window": 4096, "rms_norm_eps": 1e-05}' >"$out/gemma/config.json"
+config() {  # writes a configuration with further fields
+  echo '{"vocab_size": 256, "hidden_size": 64, "intermediate_size": 160, "num_hidden_layers": 2,
+    "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 64, '"$1"'}' >"$out/gemma/config.json"
+}
+differs="does not fit the program's model: "
+config '"model_type": "gemma", "hidden_act": "silu", "rms_norm_eps": 1e-05, "rope_theta": 1e4, "tie_word_embeddings": true'
+refused "${differs}model_type is 'gemma' in the file and 'llama' or 'mistral' in the program; correct" \
+  --precision double --init "$out/gemma"
+config '"model_type": "llama", "rope_parameters": {"rope_theta": 5e5}'
+refused "${differs}the file gives no rms_norm_eps, so that transformers takes 1e-06, and the program has 1e-05; \
+rope_parameters.rope_theta is 500000.0 in the file and 10000.0 in the program; correct" \
+  --precision double --init "$out/gemma"
+config '"model_type": "mistral", "sliding_window": 4096, "rms_norm_eps": 1e-05, "logit_scale": 2'
+refused "${differs}plait does not know the field 'logit_scale' (2), which may change the model" \
+  --precision double --init "$out/gemma"
+config '"model_type": "mistral", "sliding_window": 4096, "rms_norm_eps": 1e-05'
 train --steps 1 --init "$out/gemma"
+grep -q '^config.json: sliding_window is 4096, which has no effect on a sequence of 64 positions$' "$out/said" ||
+  fail "no note on the window: $(cat "$out/said")"
 [[ $from_file == "$(first_loss)" ]] || fail "the loss is $from_file, and $(first_loss) with a configuration"
 
 # B starts as zeros, so that the first loss is the loss of the base.

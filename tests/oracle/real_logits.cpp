@@ -28,11 +28,10 @@ void write_logits(train_gpt::program_description const& of, std::string const& w
   train_gpt::entry entry;
   entry.size = "tiny";
   entry.parameters = train_gpt::parameters_of<job<Size>>;
-  train_gpt::model_config const config(weights);
+  bool const is_tied = train_gpt::check_config_of(weights, Size::config()).tie_word_embeddings;
   train_gpt::init_names init;
   train_gpt::with_weights(
-      weights, [&](auto&& from) { init = train_gpt::names_of_init(of, entry, config, from); });
-  config.expect(Size::config(), of.name);
+      weights, [&](auto&& from) { init = train_gpt::names_of_init(of, entry, is_tied, from); });
   auto const data = plait::byte_text::from_file(text, Size::sequence);
   plait::launch<job<Size>>(plait::threads{}, [&](auto& rank) {
     auto trainer = plait::trainer<job<Size>>(rank, plait::sgd{}, {.seed = 1});

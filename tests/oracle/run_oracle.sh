@@ -116,6 +116,7 @@ done
 # The Llamas of tests/nn/llama_oracle_test.cpp, which needs no program.
 numbers="$here/llama_numbers.txt"
 if [[ -n $python ]] && "$python" -c 'import transformers' >/dev/null 2>&1; then
+  "$python" "$here/config_defaults.py" || [[ $? == 77 ]] || exit 1
   if [[ $mode == renew ]]; then
     "$python" "$here/llama_reference.py" >"$out/llama_numbers.txt" && mv "$out/llama_numbers.txt" "$numbers"
     echo "wrote $numbers"

@@ -9,7 +9,7 @@
 #include "plait/core/header_only.hpp"
 #include "plait/io/model_config.hpp"
 
-namespace plait {
+namespace plait::ext {
 
 /// The result of check_config for a file that fits the program's model.
 struct config_report {
@@ -21,6 +21,10 @@ struct config_report {
   std::vector<std::string> notes{};
   bool tie_word_embeddings = false;  ///< true: the head is the table of the embedding
 };
+
+}  // namespace plait::ext
+
+namespace plait {
 
 /// Compares the config.json in a folder of Hugging Face's transformers with the program's model.
 /// Weights of the same shapes belong to another model if, for example, rope_theta differs. Call it
@@ -39,10 +43,10 @@ struct config_report {
 /// Threads: any. If ranks are processes, each reads the file that it sees.
 ///
 /// Example (tests/checkpoint/check_config_test.cpp check_config):
-///     plait::config_report const report = plait::check_config(folder, model);
+///     auto const report = plait::check_config(folder, model);
 ///     for (auto const& note : report.notes) std::printf("%s\n", note.c_str());
-[[gnu::cold]] config_report check_config(std::filesystem::path const& folder,
-                                         model_config const& of);
+[[gnu::cold]] ext::config_report check_config(std::filesystem::path const& folder,
+                                              model_config const& of);
 
 }  // namespace plait
 

@@ -90,7 +90,7 @@ class config_comparison {
   config_comparison(file_name const& file, json_value const& found, model_config const& of)
       : file_(file), found_(found), of_(of), known_(json_value::parse(config_fields())) {}
 
-  config_report report() {
+  ext::config_report report() {
     check_model();
     refuse_repeated(*object_in(found_), file_, "");
     compare_type();
@@ -343,7 +343,7 @@ class config_comparison {
 
   /// Compares an object of rotary positions, or none. `theta` is the field outside of the object.
   void compare_rope_of(json_value const* from, std::string const& name, value theta,
-                       double own_theta, rope_scaling_config const& own) {
+                       double own_theta, model_config::rope_numbers const& own) {
     if (auto const* const inner = member_of(from, "rope_theta")) {
       if (theta.is_given && !is_same_value(*inner, theta.json))
         differences_.push_back(concat({theta.name, " is ", json_text(theta.json),
@@ -485,14 +485,15 @@ class config_comparison {
   std::string type_;
   std::set<std::string, std::less<>> seen_, compared_;
   std::vector<std::string> differences_, unknown_;
-  config_report out_;
+  ext::config_report out_;
 };
 
 }  // namespace plait::detail
 
 namespace plait {
 
-PLAIT_DECL config_report check_config(std::filesystem::path const& folder, model_config const& of) {
+PLAIT_DECL ext::config_report check_config(std::filesystem::path const& folder,
+                                           model_config const& of) {
   detail::open_file const file(folder / "config.json", "configuration");
   if (file.size() > detail::most_config_bytes)
     file.name().refuse(ext::concat(

@@ -9,16 +9,6 @@
 
 namespace plait {
 
-/// The scaling of a model's rotary positions, with the names and defaults of rope_scaling in a
-/// config.json. The numbers after `factor` are for the rope_type llama3.
-struct rope_scaling_config {
-  std::string rope_type = "default";  ///< "linear", "llama3" or another name that transformers has
-  double factor = 1;
-  double low_freq_factor = 1;
-  double high_freq_factor = 4;
-  std::size_t original_max_position_embeddings = 8192;
-};
-
 /// The numbers of a program's model, with the names that they have in the config.json of
 /// transformers. `check_config` compares a file with them.
 ///
@@ -36,6 +26,15 @@ struct rope_scaling_config {
 ///                                     .rope_theta = 10000,
 ///                                     .sequence = 64};
 struct model_config {
+  /// The scaling of rotary positions. The numbers after `factor` are for the rope_type llama3.
+  struct rope_numbers {
+    std::string rope_type = "default";  ///< or linear, llama3, or another name of transformers
+    double factor = 1;
+    double low_freq_factor = 1;
+    double high_freq_factor = 4;
+    std::size_t original_max_position_embeddings = 8192;
+  };
+
   /// The model types of which a file may be: the model's own, then others that compute the same
   /// from the same numbers.
   std::vector<std::string> model_type{"llama"};
@@ -53,7 +52,7 @@ struct model_config {
   double rms_norm_eps = 1e-6;  ///< or layer_norm_epsilon, for a model with layer_norm
   double rope_theta = 10000;
   double rope_local_base_freq = 10000;  ///< rope_theta of layers with a window, in Gemma 3 alone
-  rope_scaling_config rope_scaling{};
+  rope_numbers rope_scaling{};
   std::size_t sliding_window = 0;  ///< 0: none
   /// For each layer full_attention or sliding_attention; empty: all layers have the window.
   std::vector<std::string> layer_types{};

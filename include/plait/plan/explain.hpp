@@ -395,9 +395,14 @@ template <class Plan>
 namespace plait {
 
 using planning::explain;
-using planning::explain_options;
 
 }  // namespace plait
+
+namespace plait::ext {
+
+using planning::explain_options;
+
+}  // namespace plait::ext
 
 #if PLAIT_HEADER_ONLY
 #include "plait/plan/explain.ipp"
