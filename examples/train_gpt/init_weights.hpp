@@ -53,8 +53,7 @@ inline plait::ext::config_report check_config_of(std::filesystem::path const& we
       std::filesystem::is_directory(weights, none) ? weights : weights.parent_path();
   auto const path = folder / "config.json";
   if (!plait::detail::is_regular_file(path)) return {};
-  constexpr std::uintmax_t most_bytes = std::uintmax_t{1} << 20;
-  if (std::filesystem::file_size(path, none) <= most_bytes) {
+  if (std::filesystem::file_size(path, none) <= plait::detail::most_config_bytes) {
     std::ifstream file(path);
     auto const found = nlohmann::json::parse(file, nullptr, false);
     if (found.is_object() && !found.contains("model_type")) return {};

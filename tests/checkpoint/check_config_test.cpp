@@ -171,6 +171,12 @@ TEST(CheckConfig, NamesTheFieldThatDiffersWithBothValues) {
            {"max_position_embeddings", "32",
             "max_position_embeddings is 32 in the file and a sequence of 64 positions in the "
             "program"},
+           {"layer_types", "[\"full_attention\", \"chunked_attention\"]",
+            "layer_types is [\"full_attention\",\"chunked_attention\"] in the file and "
+            "full_attention or sliding_attention for each of 2 layers in the program"},
+           {"layer_types", "\"full_attention\"",
+            "layer_types is 'full_attention' in the file and full_attention or sliding_attention "
+            "for each of 2 layers in the program"},
            {"is_encoder_decoder", "true",
             "is_encoder_decoder is true in the file and false in the program"},
            {"partial_rotary_factor", "0.5",
@@ -277,7 +283,7 @@ TEST(CheckConfig, TakesTheDefaultsOfTheModelType) {
     EXPECT_TRUE(says(text, "so that transformers takes " +
                                std::string(type == "qwen2"         ? "128"
                                            : type == "gemma3_text" ? "256"
-                                           : type == "gpt2"        ? "64"
+                                           : type == "gpt2"        ? "3072"
                                                                    : "128") +
                                ", and the program has 7"))
         << text;
@@ -435,8 +441,8 @@ TEST(CheckConfig, ComparesWindowsLayerByLayer) {
                    "program"));
   config["layer_types"] = {"sliding_attention"};
   EXPECT_TRUE(says(refusal(config, model),
-                   "layer_types is [\"sliding_attention\"] in the file and of 2 layers in the "
-                   "program"))
+                   "layer_types is [\"sliding_attention\"] in the file and full_attention or "
+                   "sliding_attention for each of 2 layers in the program"))
       << refusal(config, model);
 }
 

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "plait/core/file.hpp"
 #include "plait/core/header_only.hpp"
 #include "plait/io/model_config.hpp"
 
@@ -23,6 +24,18 @@ struct config_report {
 };
 
 }  // namespace plait::ext
+
+namespace plait::detail {
+
+/// The largest size of a config.json in bytes. Files of transformers have some thousands.
+inline constexpr std::size_t most_config_bytes = std::size_t{1} << 20;
+
+/// Compares the text of a config.json with the program's model, as check_config does.
+[[nodiscard]] [[gnu::cold]] ext::config_report compare_config(std::string const& text,
+                                                              file_name const& file,
+                                                              model_config const& of);
+
+}  // namespace plait::detail
 
 namespace plait {
 

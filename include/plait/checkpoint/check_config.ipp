@@ -21,22 +21,22 @@
 
 namespace plait::detail {
 
-/// The largest size of a config.json in bytes. Those of transformers have some thousands.
-inline constexpr std::size_t most_config_bytes = std::size_t{1} << 20;
+/// Returns true if a value is this text.
+PLAIT_DECL bool is_text(json_value const& value, std::string_view text) {
+  std::string found;
+  return take(value, found) && found == text;
+}
 
-/// Returns the first member with a name, or null; also if `of` is null or not an object.
-PLAIT_DECL json_value const* member_of(json_value const* of, std::string_view name) {
-  auto const* const members = of == nullptr ? nullptr : object_in(*of);
-  if (members == nullptr) return nullptr;
-  for (auto const& [key, value] : *members)
-    if (key == name) return &value;
-  return nullptr;
+PLAIT_DECL bool contains_text(std::vector<std::string> const& texts, json_value const& value) {
+  return std::any_of(texts.begin(), texts.end(),
+                     [&](std::string const& text) { return is_text(value, text); });
 }
 
 /// Returns true if a list of JSON texts has `name`.
 PLAIT_DECL bool list_has(json_value const* list, std::string const& name) {
   auto const* const all = list == nullptr ? nullptr : list_in(*list);
-  return all != nullptr && std::find(all->begin(), all->end(), json_value(name)) != all->end();
+  return all != nullptr && std::any_of(all->begin(), all->end(),
+                                       [&](json_value const& one) { return is_text(one, name); });
 }
 
 PLAIT_DECL bool is_same_value(json_value const& a, json_value const& b) {
@@ -55,33 +55,10 @@ PLAIT_DECL std::string json_text(json_value const& value) {
 PLAIT_DECL json_value activation_name(json_value const& value) {
   for (auto const* const name :
        {"gelu_pytorch_tanh", "gelu_python_tanh", "gelu_fast", "gelu_accurate"})
-    if (value == name) return "gelu_new";
-  if (value == "gelu_python") return "gelu";
-  if (value == "swish") return "silu";
+    if (is_text(value, name)) return "gelu_new";
+  if (is_text(value, "gelu_python")) return "gelu";
+  if (is_text(value, "swish")) return "silu";
   return value;
-}
-
-/// Returns true if lists and objects of a JSON text are nested more than `most` deep. Copying and
-/// printing such a value would take too much of the stack.
-PLAIT_DECL bool is_nested_deeper(std::string_view text, int most) {
-  int depth = 0;
-  bool in_string = false;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    char const c = text[i];
-    if (in_string && c == '\\') ++i;
-    else if (c == '"') in_string = !in_string;
-    else if (!in_string && (c == '[' || c == '{') && ++depth > most) return true;
-    else if (!in_string && (c == ']' || c == '}')) --depth;
-  }
-  return false;
-}
-
-PLAIT_DECL void refuse_repeated(json_object const& members, file_name const& file,
-                                std::string const& part) {
-  std::set<std::string_view> names;
-  for (auto const& [name, value] : members)
-    if (!names.insert(name).second)
-      file.refuse(concat({"has the field ", in_quotes(concat({part, name})), " twice"}));
 }
 
 /// Compares a configuration with a model, field by field.
@@ -163,7 +140,8 @@ class config_comparison {
   /// Returns the field, or `instead` if it is null or missing.
   value find_or(std::string const& field, json_value const& instead) {
     auto out = find(field);
-    if (!out.json.is_null()) return out;
+    bool const is_implied = !out.is_known && defaults() != nullptr;
+    if (!out.json.is_null() || is_implied) return out;
     return {out.name, instead, false, true};
   }
 
@@ -195,8 +173,7 @@ class config_comparison {
       ours += concat({ours.empty() ? "" : " or ", in_quotes(name)});
     if (auto const* const type = member_of(&found_, "model_type")) {
       take(*type, type_);
-      if (std::find(of_.model_type.begin(), of_.model_type.end(), *type) == of_.model_type.end())
-        differ({"model_type", *type, true, true}, ours);
+      if (!contains_text(of_.model_type, *type)) differ({"model_type", *type, true, true}, ours);
     }
     auto const* const classes = member_of(&found_, "architectures");
     auto expected = of_.architectures;
@@ -206,7 +183,7 @@ class config_comparison {
     auto const* const list = list_in(*classes);
     bool const fits =
         list != nullptr && std::all_of(list->begin(), list->end(), [&](json_value const& one) {
-          return std::find(expected.begin(), expected.end(), one) != expected.end();
+          return contains_text(expected, one);
         });
     if (!fits) differ({"architectures", *classes, true, true}, json_text(json_value(expected)));
   }
@@ -237,7 +214,7 @@ class config_comparison {
       if (auto const scale = find("query_pre_attn_scalar"); scale.is_known)
         compare(scale, head_dim);
     auto const tied = find("tie_word_embeddings");
-    out_.tie_word_embeddings = tied.json == true;
+    out_.tie_word_embeddings = tied.json == json_value(true);
     if (of_.tie_word_embeddings || !tied.json.is_boolean())
       compare(tied, of_.tie_word_embeddings.value_or(false));
   }
@@ -267,19 +244,18 @@ class config_comparison {
     auto window = find("sliding_window");
     auto const use = find("use_sliding_window");
     window.is_known = true;  // a model type without the field has no window
-    if (use.json == false) window.json = nullptr;
-    else if (use.is_given && use.json != true)
+    if (use.json == json_value(false)) window.json = nullptr;
+    else if (use.is_given && use.json != json_value(true))
       differ(use, window.json.is_null() ? "false" : "true");
     auto const theirs = kinds_of_layers(of_.num_hidden_layers);
     auto const* const list = list_in(theirs.json);
     auto ours = of_.layer_types;
     if (ours.empty()) ours.resize(of_.num_hidden_layers, "sliding_attention");
-    auto const any = [](auto const& kinds) {
-      return std::find(kinds.begin(), kinds.end(), "sliding_attention") != kinds.end();
-    };
+    constexpr char const* with_window = "sliding_attention";
     // A list of layers that all have the full attention disables the window.
-    if (list != nullptr && !any(*list)) window.json = nullptr;
-    std::size_t const own_window = any(ours) ? of_.sliding_window : 0;
+    if (list != nullptr && !list_has(&theirs.json, with_window)) window.json = nullptr;
+    bool const has_any = std::find(ours.begin(), ours.end(), with_window) != ours.end();
+    std::size_t const own_window = has_any ? of_.sliding_window : 0;
     std::uint64_t size = 0;
     auto const without_effect = [&](std::uint64_t width) { return width >= of_.sequence; };
     bool const is_wide = take(window.json, size) && without_effect(size);
@@ -290,18 +266,25 @@ class config_comparison {
                    ", which has no effect on a sequence of ", of_.sequence, " positions"}));
     else if (!(own_is_wide && window.json.is_null())) compare(window, own);
     bool const has_window = !window.json.is_null() && !is_wide && !own_is_wide;
-    if (has_window || find("rope_local_base_freq").is_known) compare_layers(theirs, ours);
+    bool const is_plain = list != nullptr && list->size() == ours.size() &&
+                          std::all_of(list->begin(), list->end(), [&](json_value const& kind) {
+                            return is_text(kind, with_window) || is_text(kind, "full_attention");
+                          });
+    if (!is_plain)
+      differ(theirs,
+             concat({"full_attention or sliding_attention for each of ", ours.size(), " layers"}));
+    // Layers with a window may have other rotary positions.
+    else if (has_window || find("rope_local_base_freq").is_known)
+      compare_layers(theirs, *list, ours);
   }
 
-  void compare_layers(value const& theirs, std::vector<std::string> const& ours) {
-    auto const* const list = list_in(theirs.json);
-    if (list == nullptr || list->size() != ours.size())
-      return differ(theirs, concat({"of ", ours.size(), " layers"}));
+  void compare_layers(value const& theirs, json_list const& list,
+                      std::vector<std::string> const& ours) {
     for (std::size_t layer = 0; layer < ours.size(); ++layer)
-      if ((*list)[layer] != ours[layer]) {
+      if (!is_text(list[layer], ours[layer])) {
         auto one = theirs;
         one.name = concat({"layer_types[", layer, "]"});
-        one.json = (*list)[layer];
+        one.json = list[layer];
         return differ(one, in_quotes(ours[layer]));
       }
   }
@@ -370,8 +353,8 @@ class config_comparison {
       if (found != nullptr) missing = {missing.name, *found, true, true};
       if (!missing.is_known || !is_same_value(missing.json, ours)) differ(missing, json_text(ours));
     };
-    bool const is_llama = type.json == "llama3";
-    if (type.json != "default") compare_part("factor", own.factor, {});
+    bool const is_llama = is_text(type.json, "llama3");
+    if (!is_text(type.json, "default")) compare_part("factor", own.factor, {});
     if (is_llama) {
       compare_part("low_freq_factor", own.low_freq_factor, {});
       compare_part("high_freq_factor", own.high_freq_factor, {});
@@ -488,6 +471,16 @@ class config_comparison {
   ext::config_report out_;
 };
 
+PLAIT_DECL ext::config_report compare_config(std::string const& text, file_name const& file,
+                                             model_config const& of) {
+  constexpr int most_nested = 100;
+  if (is_nested_deeper(text, most_nested))
+    file.refuse(concat({"has more than ", most_nested, " lists and objects within each other"}));
+  auto const found = read_json(text, most_config_bytes, file);
+  if (object_in(found) == nullptr) file.refuse("is not an object");
+  return config_comparison(file, found, of).report();
+}
+
 }  // namespace plait::detail
 
 namespace plait {
@@ -500,13 +493,7 @@ PLAIT_DECL ext::config_report check_config(std::filesystem::path const& folder,
         {"has ", file.size(), " bytes; at most ", detail::most_config_bytes, " are allowed"}));
   std::string text(file.size(), '\0');
   file.read(std::as_writable_bytes(std::span(text)), 0);
-  constexpr int most_nested = 100;
-  if (detail::is_nested_deeper(text, most_nested))
-    file.name().refuse(
-        ext::concat({"has more than ", most_nested, " lists and objects within each other"}));
-  auto const found = detail::read_json(text, detail::most_config_bytes, file.name());
-  if (detail::object_in(found) == nullptr) file.name().refuse("is not an object");
-  return detail::config_comparison(file.name(), found, of).report();
+  return detail::compare_config(text, file.name(), of);
 }
 
 }  // namespace plait

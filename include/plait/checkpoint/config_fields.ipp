@@ -51,7 +51,7 @@ PLAIT_DECL char const* config_fields() {
     },
     "gpt2": {
       "vocab_size": 50257, "n_embd": 768, "n_inner": null, "n_layer": 12, "n_head": 12,
-      "num_key_value_heads": null, "head_dim": null, "activation_function": "gelu_new",
+      "activation_function": "gelu_new",
       "n_positions": 1024, "layer_norm_epsilon": 1e-05, "sliding_window": null,
       "scale_attn_weights": true, "scale_attn_by_inverse_layer_idx": false,
       "add_cross_attention": false, "tie_word_embeddings": true

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <list>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -49,6 +50,18 @@ inline json_object const* object_in(json_value const& value) {
 inline json_list const* list_in(json_value const& value) {
   return value.get_ptr<json_list const*>();
 }
+
+/// Returns the first member with a name, or null; also if `of` is null or not an object.
+json_value const* member_of(json_value const* of, std::string_view name);
+
+/// Refuses a file with an object that has two members of a name. Error messages have `part` in
+/// front of the name.
+void refuse_repeated(json_object const& members, file_name const& file,
+                     std::string const& part = {});
+
+/// Returns true if lists and objects of a JSON text are nested more than `most` deep. Copying and
+/// printing such a value would take too much of the stack.
+bool is_nested_deeper(std::string_view text, int most);
 
 /// Assigns a value to `out`. Returns false if the value has another type or does not fit. A number
 /// must have no sign, point or exponent; a list of sizes has at most most_dimensions numbers.

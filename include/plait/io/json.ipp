@@ -4,8 +4,10 @@
 #include "plait/io/json.hpp"
 
 #include <limits>
+#include <set>
 
 #include "plait/core/concat.hpp"
+#include "plait/core/quote.hpp"
 #include "plait/io/block.hpp"
 
 namespace plait::detail {
@@ -30,6 +32,35 @@ PLAIT_DECL json_value read_json(std::string const& text, std::size_t most_bytes,
     refuse("is not JSON (it has a number that is too large)");
   }
   return out;
+}
+
+PLAIT_DECL json_value const* member_of(json_value const* of, std::string_view name) {
+  auto const* const members = of == nullptr ? nullptr : object_in(*of);
+  if (members == nullptr) return nullptr;
+  for (auto const& [key, value] : *members)
+    if (key == name) return &value;
+  return nullptr;
+}
+
+PLAIT_DECL void refuse_repeated(json_object const& members, file_name const& file,
+                                std::string const& part) {
+  std::set<std::string_view> names;
+  for (auto const& [name, value] : members)
+    if (!names.insert(name).second)
+      file.refuse(concat({"has the field ", in_quotes(concat({part, name})), " twice"}));
+}
+
+PLAIT_DECL bool is_nested_deeper(std::string_view text, int most) {
+  int depth = 0;
+  bool in_string = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    char const c = text[i];
+    if (in_string && c == '\\') ++i;
+    else if (c == '"') in_string = !in_string;
+    else if (!in_string && (c == '[' || c == '{') && ++depth > most) return true;
+    else if (!in_string && (c == ']' || c == '}')) --depth;
+  }
+  return false;
 }
 
 PLAIT_DECL bool take(json_value const& value, std::string& out) {
