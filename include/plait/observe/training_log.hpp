@@ -32,6 +32,10 @@ enum class log_ranks : int {
   all  ///< each writes a file of its own, with ".rank3" (for rank 3) in its name
 };
 
+}  // namespace plait
+
+namespace plait::ext {
+
 /// The options of a log.
 struct log_options {
   log_ranks which = log_ranks::root;
@@ -46,6 +50,10 @@ struct log_options {
   std::vector<std::string> term_names{};
 };
 
+}  // namespace plait::ext
+
+namespace plait {
+
 /// Writes the loss and other numbers of each step of a training. csv_log and tensorboard_log are
 /// this class with a `Writer` for their format. Every rank makes a log and calls it; on ranks that
 /// write no file, the calls do nothing. A program with one thread may omit the rank.
@@ -57,13 +65,14 @@ template <class Writer>
 class training_log {
  public:
   template <class Rank>
-  [[gnu::cold]] training_log(Rank const& rank, std::string const& path, log_options options = {})
+  [[gnu::cold]] training_log(Rank const& rank, std::string const& path,
+                             ext::log_options options = {})
       : term_names_(std::move(options.term_names)) {
     bool const all = options.which == log_ranks::all;
     if (all || rank.is_root()) writer_.emplace(path, all ? rank.world_rank() : -1, options);
   }
 
-  [[gnu::cold]] explicit training_log(std::string const& path, log_options options = {})
+  [[gnu::cold]] explicit training_log(std::string const& path, ext::log_options options = {})
       : term_names_(std::move(options.term_names)) {
     writer_.emplace(path, -1, options);
   }
