@@ -262,9 +262,12 @@ struct form_info {
   /// True if each rank has a part of the work or of a parameter. If a table is cut by rows, ranks
   /// share the parameter but not the work, because every rank looks up all tokens.
   [[nodiscard]] constexpr bool shares_anything() const {
-    bool shares = shares_work();
-    for (placement const at : uses) shares = shares || is_shard(at);
-    return shares;
+    return shares_work() || cuts_parameters();
+  }
+  [[nodiscard]] constexpr bool cuts_parameters() const {
+    bool cuts = false;
+    for (placement const at : uses) cuts = cuts || is_shard(at);
+    return cuts;
   }
 };
 

@@ -308,9 +308,11 @@ struct form_planner {
       if (uses_sequence && !cuts.sequence) continue;
       bool const divides = form.divides(ranks);
       // A form that splits parameters but no work counts only if the ranks divide the parameters.
-      // Otherwise a layer without any other form runs whole, and that is not an error.
+      // Otherwise a layer without any other form runs whole, and that is not an error. A layer
+      // whose ranks share work but no parameter, such as a norm of each head, may also run whole.
       if (is_meant && may_split && !uses_sequence && form.shares_anything()) {
-        wants_split = wants_split || must_divide || form.shares_work();
+        bool const saves = form.shares_work() && (leaf.units > 0 || form.cuts_parameters());
+        wants_split = wants_split || must_divide || saves;
         can_split = can_split || divides;
         in_multiples = in_multiples || form.multiple > 1;
       }
