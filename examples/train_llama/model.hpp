@@ -3,11 +3,14 @@
 
 #include <cstddef>
 #include <optional>
+#include <string>
 #include <type_traits>
+#include <vector>
 
 #include <plait/data/token_shards.hpp>
 #include <plait/io/model_config.hpp>
 #include <plait/nn/lora.hpp>
+#include <plait/nn/qk_norm.hpp>
 #include <plait/plait.hpp>
 
 // The models of train_llama, as types; their parameters have Hugging Face's names.
@@ -27,12 +30,15 @@ using plait::nn::rotary_options;
 using plait::nn::weight_order;
 
 // example-begin numbers
-/// The sizes and other numbers of a Llama, with the names and values of its config.json.
+/// The sizes and other numbers of a Llama, Mistral, Qwen2 or Qwen3, with the names and values of its
+/// config.json.
 struct shape {
   std::size_t layers, width, hidden, heads, key_value_heads, head_width, sequence, vocabulary;
   rms_norm_options norm{};
   rotary_options rotary{};
   attention_options attention{};
+  bool qkv_bias = false;  ///< Qwen2: the products of queries, keys and values have a bias
+  bool qk_norm = false;   ///< Qwen3: each head's query and key is normalised
 };
 
 /// Options of a linear layer without bias, stored as PyTorch's Linear.
@@ -59,7 +65,7 @@ struct lora_trained {
 // example-end
 
 // example-begin block
-/// The blocks of a Llama. `Trained` selects the trained parameters.
+/// The blocks of a model. `Trained` selects the trained parameters.
 template <shape S, class Trained>
 struct llama_block {
   template <class L>
@@ -70,13 +76,20 @@ struct llama_block {
   static constexpr std::size_t query_width = S.heads * S.head_width;
   static constexpr std::size_t key_width = S.key_value_heads * S.head_width;
   using norm = whole<plait::nn::rms_norm<S.width, S.norm>>;
+  static constexpr linear_options qkv{.bias = S.qkv_bias, .order = matrix.order};
   template <std::size_t Width>
   using rotary = plait::nn::rotary<Width, S.head_width, S.sequence, S.rotary>;
-  using q = sequential<named<"q_proj", adapted<linear<S.width, query_width, matrix>>>,
-                       rotary<query_width>>;
-  using k =
-      sequential<named<"k_proj", whole<linear<S.width, key_width, matrix>>>, rotary<key_width>>;
-  using v = named<"v_proj", adapted<linear<S.width, key_width, matrix>>>;
+  template <std::size_t Width>
+  using qk_norm = whole<plait::nn::qk_norm<Width, S.head_width, {.epsilon = S.norm.epsilon}>>;
+  template <plait::ext::name Norm, std::size_t Width>
+  using turned =
+      std::conditional_t<S.qk_norm, sequential<named<Norm, qk_norm<Width>>, rotary<Width>>,
+                         rotary<Width>>;
+  using q = sequential<named<"q_proj", adapted<linear<S.width, query_width, qkv>>>,
+                       turned<"q_norm", query_width>>;
+  using k = sequential<named<"k_proj", whole<linear<S.width, key_width, qkv>>>,
+                       turned<"k_norm", key_width>>;
+  using v = named<"v_proj", adapted<linear<S.width, key_width, qkv>>>;
   using attention = sequential<
       fan_out<q, k, v>,
       plait::nn::attention<S.heads, S.key_value_heads, S.head_width, S.sequence, S.attention>,
@@ -123,7 +136,10 @@ using tied_llama =
 [[gnu::cold]] inline plait::model_config config_of(shape const& of, std::optional<bool> is_tied) {
   using plait::nn::rotary_scaling;
   auto const scaling = of.rotary.scaling;
-  return {.model_type = {"llama", "mistral"},
+  using names = std::vector<std::string>;
+  return {.model_type = of.qk_norm    ? names{"qwen3"}
+                        : of.qkv_bias ? names{"qwen2"}
+                                      : names{"llama", "mistral"},
           .vocab_size = of.vocabulary,
           .hidden_size = of.width,
           .intermediate_size = of.hidden,

@@ -26,9 +26,9 @@ def values(count, key, scale, offset):
                         dtype=torch.float64)
 
 
-def frequencies(rope):
+def frequencies(rope, head_width=HEAD_WIDTH):
     """In double: a rotation for each pair, and what llama3 makes of the slow ones."""
-    out = [rope["rope_theta"] ** (-2 * i / HEAD_WIDTH) for i in range(HEAD_WIDTH // 2)]
+    out = [rope["rope_theta"] ** (-2 * i / head_width) for i in range(head_width // 2)]
     if rope["rope_type"] == "default":
         return out
     old, factor = rope["original_max_position_embeddings"], rope["factor"]
@@ -55,8 +55,12 @@ def make(key_value_heads=2, rope=PLAIN, window=None, dtype=torch.float64):
         model = MistralForCausalLM(MistralConfig(sliding_window=window, **options))
     else:
         model = LlamaForCausalLM(LlamaConfig(**options))
-    model = model.to(dtype)
-    exact = torch.tensor(frequencies(rope), dtype=torch.float64)
+    return prepare(model.to(dtype), frequencies(rope))
+
+
+def prepare(model, in_double, with_weights=True):
+    """Gives a model angles in double, norms in its own type, and parameters by the formula."""
+    exact = torch.tensor(in_double, dtype=torch.float64)
     rotary = model.model.rotary_emb
     if not torch.allclose(rotary.inv_freq.double(), exact, rtol=1e-5, atol=0):
         sys.exit("transformers has other frequencies: %s, %s" % (rotary.inv_freq, exact))
@@ -74,7 +78,7 @@ def make(key_value_heads=2, rope=PLAIN, window=None, dtype=torch.float64):
         if type(module).__name__.endswith("RMSNorm"):
             module.forward = norm.__get__(module)
     with torch.no_grad():
-        for key, (name, parameter) in enumerate(sorted(model.named_parameters())):
+        for key, (name, parameter) in enumerate(sorted(model.named_parameters()) if with_weights else []):
             is_norm = name.endswith("norm.weight")
             parameter.copy_(values(parameter.numel(), key, *((0.1, 1.0) if is_norm else (0.1, 0.0)))
                             .reshape(parameter.shape))
@@ -94,10 +98,10 @@ def loss_of(model, step):
     return torch.nn.functional.cross_entropy(logits.reshape(-1, VOCABULARY), targets.reshape(-1))
 
 
-def train(model):
+def train(model, steps=STEPS):
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.003, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.01)
     losses = []
-    for step in range(STEPS):
+    for step in range(steps):
         optimizer.zero_grad()
         loss = loss_of(model, step)
         loss.backward()

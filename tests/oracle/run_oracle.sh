@@ -113,21 +113,25 @@ for of in images formula resnet; do
   fi
 done
 
-# The Llamas of tests/nn/llama_oracle_test.cpp, which needs no program.
-numbers="$here/llama_numbers.txt"
+# The Llamas and Qwens of tests/nn/llama_oracle_test.cpp and qwen_oracle_test.cpp, which need no program.
 if [[ -n $python ]] && "$python" -c 'import transformers' >/dev/null 2>&1; then
   "$python" "$here/config_defaults.py" || [[ $? == 77 ]] || exit 1
-  if [[ $mode == renew ]]; then
-    "$python" "$here/llama_reference.py" >"$out/llama_numbers.txt" && mv "$out/llama_numbers.txt" "$numbers"
-    echo "wrote $numbers"
-  else
-    "$python" "$here/llama_reference.py" --check "$numbers" || exit 1
-  fi
-elif [[ $mode == renew ]]; then
-  fail 2 "--renew needs transformers (pip install transformers)"
-elif [[ -n $python ]]; then
-  echo "llama: transformers is not installed"
 fi
+for of in llama qwen; do
+  numbers="$here/${of}_numbers.txt"
+  if [[ -n $python ]] && "$python" -c 'import transformers' >/dev/null 2>&1; then
+    if [[ $mode == renew ]]; then
+      "$python" "$here/${of}_reference.py" >"$out/${of}_numbers.txt" && mv "$out/${of}_numbers.txt" "$numbers"
+      echo "wrote $numbers"
+    else
+      "$python" "$here/${of}_reference.py" --check "$numbers" || exit 1
+    fi
+  elif [[ $mode == renew ]]; then
+    fail 2 "--renew needs transformers (pip install transformers)"
+  elif [[ -n $python ]]; then
+    echo "$of: transformers is not installed"
+  fi
+done
 
 compared=""
 for run in "${runs[@]}"; do
