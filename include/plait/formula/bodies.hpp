@@ -179,7 +179,7 @@ struct formula_bodies {
   using made_of_data = std::conditional_t<has_data, Made, void>;
   static constexpr int input_of_gradient(int value) {
     for (int k = 0; k < table.input_count; ++k)
-      if (table.gradient[table.inputs[k]] == value) return k;
+      if (memory.base(table.gradient[table.inputs[k]]) == value) return k;
     return -1;
   }
   /// Returns true if each rank calculates a summand of a value that the form declares whole. The
@@ -591,7 +591,7 @@ struct formula_bodies {
   static void copy_gradient(auto& ops, auto const& l) {
     constexpr int dx = table.gradient[table.inputs[K]];
     if constexpr (dx >= 0)
-      if constexpr (memory.stored_in[dx] != storage::input_gradient)
+      if constexpr (memory.stored_in[memory.base(dx)] != storage::input_gradient)
         ops.copy(view_of<dx>(l), gradient_of<K>(l.dx));
   }
 };

@@ -307,9 +307,8 @@ struct form_planner {
       bool const uses_sequence = uses(form, dim::sequence);
       if (uses_sequence && !cuts.sequence) continue;
       bool const divides = form.divides(ranks);
-      // A form that splits parameters but no work counts only if the ranks divide the parameters.
-      // Otherwise a layer without any other form runs whole, and that is not an error. A layer
-      // whose ranks share work but no parameter, such as a norm of each head, may also run whole.
+      // A form counts only if ranks share both work and parameters or units. A layer whose other
+      // forms they do not divide runs whole, which is not an error: a norm of each head, a table.
       if (is_meant && may_split && !uses_sequence && form.shares_anything()) {
         bool const saves = form.shares_work() && (leaf.units > 0 || form.cuts_parameters());
         wants_split = wants_split || must_divide || saves;
