@@ -1,15 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // test: seconds=20
-// Compares kinds of attention, written as formulas, with PyTorch.
+// Compares kinds of attention, written as formulas, and layers of nn that have formulas, with
+// PyTorch.
 #include <gtest/gtest.h>
 
 #include "formula/modern_layers.hpp"
 #include "formula/oracle.hpp"
+#include "plait/nn/latent_attention.hpp"
+#include "plait/nn/qk_norm_attention.hpp"
 
 using namespace formula_oracle;
 
 TEST(FormulaOracle, AttentionOfNormedQueriesAndKeys) {
-  expect_losses<qk_norm_attention<width, head_count, length>>("qk_norm_attention");
+  using over_all = nn::qk_norm_attention<width, head_count, head_count, 4, length,
+                                         {.norm = {.over = nn::norm_over::all}, .bias = true}>;
+  expect_losses<over_all>("qk_norm_attention");
 }
 TEST(FormulaOracle, AttentionWithDistances) {
   expect_losses<alibi_attention<width, head_count, length>>("alibi_attention");
@@ -24,5 +29,7 @@ TEST(FormulaOracle, AttentionWithinDocuments) {
   expect_losses<document_attention<width, head_count, length>, with_data>("document_attention");
 }
 TEST(FormulaOracle, AttentionOfLatentKeysAndValues) {
-  expect_losses<latent_attention<width, 4, head_count, length>>("latent_attention");
+  constexpr nn::latent_attention_shape shape{
+      .heads = head_count, .latent = 4, .nope = 4, .rope = 2, .value = 3};
+  expect_losses<nn::multi_head_latent_attention<width, shape, length>>("latent_attention");
 }

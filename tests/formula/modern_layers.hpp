@@ -38,36 +38,7 @@ struct bilinear_gate {
   static constexpr auto formula(auto x) { return matmul(matmul(x, left) * matmul(x, right), down); }
 };
 
-/// Squeeze and excitation: scales each group of features by a number that depends on the means of
-/// all groups.
-template <std::size_t Width, std::size_t Groups, std::size_t Squeezed>
-struct squeeze_excite {
-  static constexpr weights<"down", Groups, Squeezed> down{};
-  static constexpr weights<"up", Squeezed, Groups> up{};
-  using input = plait::features<Width>;
-  static constexpr auto formula(auto x) {
-    auto const groups = heads<Groups>(x);
-    auto const squeezed = silu(matmul(side_by_side(mean(groups)), down));
-    return side_by_side(groups * heads<Groups>(sigmoid(matmul(squeezed, up))));
-  }
-};
-
 // ---- Attention ----------------------------------------------------------------------------------
-
-template <std::size_t Width, std::size_t Heads, std::size_t Sequence>
-struct qk_norm_attention {
-  static constexpr weights<"qkv", Width, 3 * Width> qkv{};
-  static constexpr weights<"q_norm", Width / Heads> q_norm{};
-  static constexpr weights<"k_norm", Width / Heads> k_norm{};
-  using input = plait::features<Width>;
-  static constexpr std::size_t sequence = Sequence;
-  static constexpr auto formula(auto x) {
-    auto const all = matmul(x, qkv);
-    auto const q = side_by_side(rms_norm(heads<Heads>(part<0, 3>(all)), q_norm));
-    auto const k = side_by_side(rms_norm(heads<Heads>(part<1, 3>(all)), k_norm));
-    return attention<Heads>(q, k, part<2, 3>(all));
-  }
-};
 
 struct alibi_slope {
   PLAIT_HOST_DEVICE double operator()(plait::formula::index_place const& at) const {
@@ -149,61 +120,7 @@ struct document_attention {
   }
 };
 
-/// Attention in which one latent row gives the keys and values of all heads; a value is twice as
-/// wide as a key.
-template <std::size_t Width, std::size_t Latent, std::size_t Heads, std::size_t Sequence>
-struct latent_attention {
-  static constexpr weights<"q", Width, Width> to_q{};
-  static constexpr weights<"latent", Width, Latent> to_latent{};
-  static constexpr weights<"latent_norm", Latent> latent_norm{};
-  static constexpr weights<"k", Latent, Width> to_k{};
-  static constexpr weights<"v", Latent, 2 * Width> to_v{};
-  static constexpr weights<"out", 2 * Width, Width> out{};
-  using input = plait::features<Width>;
-  static constexpr std::size_t sequence = Sequence;
-  static constexpr auto formula(auto x) {
-    auto const latent = rms_norm(matmul(x, to_latent), latent_norm);
-    auto const q = heads<Heads>(matmul(x, to_q));
-    auto const k = heads<Heads>(matmul(latent, to_k));
-    auto const v = heads<Heads>(matmul(latent, to_v));
-    auto const shares = causal_softmax(einsum<"thd,shd->hts">(q, k) * 0.7_c);
-    return matmul(side_by_side(einsum<"hts,she->the">(shares, v)), out);
-  }
-};
-
 // ---- Recurrences --------------------------------------------------------------------------------
-
-template <std::size_t Width, std::size_t Sequence>
-struct causal_depthwise {
-  static constexpr weights<"now", Width> now{};
-  static constexpr weights<"before", Width> before{};
-  static constexpr weights<"earlier", Width> earlier{};
-  static constexpr weights<"bias", Width> bias{};
-  using input = plait::features<Width>;
-  static constexpr std::size_t sequence = Sequence;
-  static constexpr auto formula(auto x) {
-    return silu(x * now + shift<1>(x) * before + shift<2>(x) * earlier + bias);
-  }
-};
-
-template <std::size_t Width, std::size_t Hidden, std::size_t Sequence>
-struct rg_lru {
-  static constexpr weights<"in", Width, Hidden> in{};
-  static constexpr weights<"recurrence", Width, Hidden> recurrence{};
-  static constexpr weights<"recurrence_bias", Hidden> recurrence_bias{};
-  static constexpr weights<"gate", Width, Hidden> gate{};
-  static constexpr weights<"gate_bias", Hidden> gate_bias{};
-  static constexpr weights<"decay", Hidden> decay{};
-  static constexpr weights<"out", Hidden, Width> out{};
-  using input = plait::features<Width>;
-  static constexpr std::size_t sequence = Sequence;
-  static constexpr auto formula(auto x) {
-    auto const r = sigmoid(matmul(x, recurrence) + recurrence_bias);
-    auto const i = sigmoid(matmul(x, gate) + gate_bias);
-    auto const a = exp(-8_c * log(1_c + exp(decay)) * r);
-    return matmul(scan(a, sqrt(1_c - square(a)) * (i * matmul(x, in))), out);
-  }
-};
 
 /// One step of a gated recurrent unit: x and the state before.
 template <std::size_t Width>

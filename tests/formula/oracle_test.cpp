@@ -5,18 +5,23 @@
 
 #include "formula/modern_layers.hpp"
 #include "formula/oracle.hpp"
+#include "plait/nn/causal_conv1d.hpp"
+#include "plait/nn/rg_lru.hpp"
+#include "plait/nn/squeeze_excite.hpp"
 
 using namespace formula_oracle;
 
 TEST(FormulaOracle, GatedResidual) { expect_losses<gated_residual<width>>("gated_residual"); }
 TEST(FormulaOracle, BilinearGate) { expect_losses<bilinear_gate<width, 18>>("bilinear_gate"); }
 TEST(FormulaOracle, SqueezeAndExcite) {
-  expect_losses<squeeze_excite<width, head_count, 3>>("squeeze_excite");
+  expect_losses<nn::squeeze_excite<nn::image<6, 1, 2>, 3, functions::silu>>("squeeze_excite");
 }
 TEST(FormulaOracle, DepthwiseConvolution) {
-  expect_losses<causal_depthwise<width, length>>("causal_depthwise");
+  expect_losses<nn::causal_conv1d<width, 3, length>>("causal_conv1d");
 }
-TEST(FormulaOracle, GatedLinearRecurrence) { expect_losses<rg_lru<width, 18, length>>("rg_lru"); }
+TEST(FormulaOracle, GatedLinearRecurrence) {
+  expect_losses<nn::rg_lru<width, 6, length>>("rg_lru");
+}
 TEST(FormulaOracle, CellOfAGatedRecurrentUnit) {
   using both = fan_out<named<"x", nn::linear<in, width>>, named<"h", nn::linear<in, width>>>;
   expect_losses<gru_cell<width>, both>("gru_cell");

@@ -49,8 +49,8 @@ struct tokens_by_formula {
 
 /// A job without parallelism that trains a model.
 template <class Model, class T>
-using job_of =
-    plait::parallel<plait::objective<Model, plait::nn::cross_entropy<vocabulary>>, plait::serial, T>;
+using job_of = plait::parallel<plait::objective<Model, plait::nn::cross_entropy<vocabulary>>,
+                               plait::serial, T>;
 
 inline bool is_lora(std::string const& name) { return name.find(".lora_") != std::string::npos; }
 
@@ -93,8 +93,7 @@ template <class Model, class T>
 numbers losses(std::size_t count = steps) {
   numbers out;
   with_model<Model, T>([&](auto& trainer, auto& all) {
-    for (std::size_t step = 0; step < count; ++step)
-      out.push_back(trainer.step(all.at(step)).loss);
+    for (std::size_t step = 0; step < count; ++step) out.push_back(trainer.step(all.at(step)).loss);
   });
   return out;
 }

@@ -54,8 +54,7 @@ TEST(QkNorm, KeepsTheLaws) {
   expect_cuts<nn::qk_norm<24, 4, of_gemma>>();
 }
 TEST(QkNorm, KeepsTheLawsInBfloat16) {
-  auto const report =
-      check_in_type<nn::qk_norm<24, 4>, plait::precision<plait::bfloat16, float>>();
+  auto const report = check_in_type<nn::qk_norm<24, 4>, plait::precision<plait::bfloat16, float>>();
   EXPECT_TRUE(report.passed()) << report.text();
 }
 
@@ -75,15 +74,15 @@ using of_qwen3 = nn::qk_norm_attention<width, 4, 2, head, length, {.rotary = {.b
 using of_qwen3_by_hand = plait::sequential<
     plait::fan_out<
         plait::sequential<
-            named<"q_proj", nn::linear<width, 24,
-                                       {.bias = false, .order = nn::weight_order::output_input}>>,
+            named<"q_proj",
+                  nn::linear<width, 24, {.bias = false, .order = nn::weight_order::output_input}>>,
             named<"q_norm", nn::qk_norm<24, head>>, nn::rotary<24, head, length, {.base = 100}>>,
         plait::sequential<
-            named<"k_proj", nn::linear<width, 12,
-                                       {.bias = false, .order = nn::weight_order::output_input}>>,
+            named<"k_proj",
+                  nn::linear<width, 12, {.bias = false, .order = nn::weight_order::output_input}>>,
             named<"k_norm", nn::qk_norm<12, head>>, nn::rotary<12, head, length, {.base = 100}>>,
-        named<"v_proj", nn::linear<width, 12,
-                                   {.bias = false, .order = nn::weight_order::output_input}>>>,
+        named<"v_proj",
+              nn::linear<width, 12, {.bias = false, .order = nn::weight_order::output_input}>>>,
     nn::attention<4, 2, head, length>,
     named<"o_proj",
           nn::linear<24, width, {.bias = false, .order = nn::weight_order::output_input}>>>;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // test: alone timeout=600 seconds=20 libs=checkpoint
 //
-// Small Qwen2s and Qwen3s against transformers, whose numbers tests/oracle/qwen_reference.py prints.
+// Small Qwen2s and Qwen3s against transformers, whose numbers tests/oracle/qwen_reference.py
+// prints.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -84,9 +85,10 @@ constexpr shape of_folder{.layers = 2,
                           .rotary = {.base = 1000000},
                           .qk_norm = true};
 template <class Policy>
-struct folder_job : plait::parallel<plait::objective<train_llama::tied_llama<of_folder>,
-                                                     plait::nn::cross_entropy<of_folder.vocabulary>>,
-                                    Policy, double> {};
+struct folder_job
+    : plait::parallel<plait::objective<train_llama::tied_llama<of_folder>,
+                                       plait::nn::cross_entropy<of_folder.vocabulary>>,
+                      Policy, double> {};
 
 struct one_sample {
   using concept_tag = plait::dataset_tag;

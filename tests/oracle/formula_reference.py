@@ -81,14 +81,25 @@ def bilinear_gate(p, x):
 
 
 def squeeze_excite(p, x):
-    groups = heads(x)
-    gates = torch.sigmoid(F.silu(groups.mean(-1) @ p["down"]) @ p["up"])
-    return flat(groups * gates.unsqueeze(-1))
+    maps = x.reshape(-1, 6, 1, 2)
+    squeezed = F.silu(F.conv2d(F.adaptive_avg_pool2d(maps, 1), p["fc1.weight"][..., None, None], p["fc1.bias"]))
+    gates = torch.sigmoid(F.conv2d(squeezed, p["fc2.weight"][..., None, None], p["fc2.bias"]))
+    return (maps * gates).reshape(x.shape)
+
+
+def rotary(x):
+    """Turns pairs half a head apart, in (batch, positions, heads, width)."""
+    half = x.shape[-1] // 2
+    rates = 10000.0 ** (-torch.arange(half, dtype=torch.float64) / half)
+    angles = torch.arange(SEQUENCE, dtype=torch.float64)[:, None, None] * rates
+    a, b = x[..., :half], x[..., half:]
+    return torch.cat([a * angles.cos() - b * angles.sin(), b * angles.cos() + a * angles.sin()], -1)
 
 
 def qk_norm_attention(p, x):
-    q, k, v = three(x, p)
-    return attend(rms_norm(q, p["q_norm"]), rms_norm(k, p["k_norm"]), v, 1 / math.sqrt(WIDTH // HEADS))
+    q, k, v = [F.linear(x, p[name + "_proj.weight"], p[name + "_proj.bias"]) for name in "qkv"]
+    q, k = [F.rms_norm(each, each.shape[-1:], p[name + "_norm.weight"], 1e-6) for name, each in (("q", q), ("k", k))]
+    return F.linear(attend(rotary(heads(q)), rotary(heads(k)), heads(v), 0.5), p["o_proj.weight"])
 
 
 def alibi_attention(p, x):
@@ -117,21 +128,27 @@ def document_attention(p, x, mark):
 
 
 def latent_attention(p, x):
-    latent = rms_norm(x @ p["latent"], p["latent_norm"])
-    return attend(heads(x @ p["q"]), heads(latent @ p["k"]), heads(latent @ p["v"]), 0.7) @ p["out"]
+    latent = F.rms_norm(F.linear(x, p["kv_a.weight"]), (4,), p["kv_a_layernorm.weight"], 1e-5)
+    turned = rotary(heads(F.linear(x, p["q_rope.weight"])))
+    shared = rotary(F.linear(x, p["k_rope.weight"]).unsqueeze(-2)).expand(turned.shape)
+    q = torch.cat([heads(F.linear(x, p["q_nope.weight"])), turned], -1)
+    k = torch.cat([heads(F.linear(latent, p["k_b.weight"])), shared], -1)
+    v = heads(F.linear(latent, p["v_b.weight"]))
+    return F.linear(attend(q, k, v, 1 / math.sqrt(6)), p["o_proj.weight"])
 
 
-def causal_depthwise(p, x):
-    kernel = torch.stack([p["earlier"], p["before"], p["now"]], -1).unsqueeze(1)
-    made = F.conv1d(F.pad(x.transpose(1, 2), (2, 0)), kernel, p["bias"], groups=WIDTH)
-    return F.silu(made.transpose(1, 2))
+def causal_conv1d(p, x):
+    kernel = torch.stack([p["tap_%d.weight" % tap] for tap in (2, 1, 0)], -1).unsqueeze(1)
+    return F.conv1d(F.pad(x.transpose(1, 2), (2, 0)), kernel, p["bias"], groups=WIDTH).transpose(1, 2)
 
 
 def rg_lru(p, x):
-    r = torch.sigmoid(x @ p["recurrence"] + p["recurrence_bias"])
-    i = torch.sigmoid(x @ p["gate"] + p["gate_bias"])
-    a = torch.exp(-8 * F.softplus(p["decay"]) * r)
-    return scan(a, torch.sqrt(1 - a * a) * i * (x @ p["in"])) @ p["out"]
+    def gate(name):
+        blocks = torch.einsum("btki,koi->btko", heads(x), p[name + ".weight"].reshape(HEADS, 2, 2))
+        return torch.sigmoid(flat(blocks) + p[name + ".bias"])
+    a = torch.exp(-8 * F.softplus(p["decay"]) * gate("recurrent_gate"))
+    is_first = (torch.arange(SEQUENCE) == 0)[None, :, None]
+    return scan(a, torch.where(is_first, 1, torch.sqrt(1 - a * a)) * gate("input_gate") * x)
 
 
 def gru_cell(p, x, h):
@@ -182,17 +199,20 @@ def square(*names):
 LAYERS = {
     "gated_residual": (gated_residual, {**square("w", "gate"), "bias": (12,)}),
     "bilinear_gate": (bilinear_gate, {"left": (12, 18), "right": (12, 18), "down": (18, 12)}),
-    "squeeze_excite": (squeeze_excite, {"down": (6, 3), "up": (3, 6)}),
-    "qk_norm_attention": (qk_norm_attention, {"qkv": (12, 36), "q_norm": (2,), "k_norm": (2,)}),
+    "squeeze_excite": (squeeze_excite, {"fc1.weight": (3, 6), "fc1.bias": (3,), "fc2.weight": (6, 3), "fc2.bias": (6,)}),
+    "qk_norm_attention": (qk_norm_attention, {
+        **{name + "_proj.weight": (24, 12) for name in "qkv"}, **{name + "_proj.bias": (24,) for name in "qkv"},
+        "q_norm.weight": (24,), "k_norm.weight": (24,), "o_proj.weight": (12, 24)}),
     "alibi_attention": (alibi_attention, {"qkv": (12, 36)}),
     "soft_cap_attention": (soft_cap_attention, {"qkv": (12, 36)}),
     "sink_attention": (sink_attention, {"qkv": (12, 36), "sink": (6,)}),
     "document_attention": (document_attention, {"qkv": (12, 36)}),
-    "latent_attention": (latent_attention, {"q": (12, 12), "latent": (12, 4), "latent_norm": (4,), "k": (4, 12),
-                                            "v": (4, 24), "out": (24, 12)}),
-    "causal_depthwise": (causal_depthwise, {"now": (12,), "before": (12,), "earlier": (12,), "bias": (12,)}),
-    "rg_lru": (rg_lru, {"in": (12, 18), "recurrence": (12, 18), "recurrence_bias": (18,), "gate": (12, 18),
-                        "gate_bias": (18,), "decay": (18,), "out": (18, 12)}),
+    "latent_attention": (latent_attention, {
+        "q_nope.weight": (24, 12), "q_rope.weight": (12, 12), "kv_a.weight": (4, 12), "kv_a_layernorm.weight": (4,),
+        "k_rope.weight": (2, 12), "k_b.weight": (24, 4), "v_b.weight": (18, 4), "o_proj.weight": (12, 18)}),
+    "causal_conv1d": (causal_conv1d, {**{"tap_%d.weight" % tap: (12,) for tap in range(3)}, "bias": (12,)}),
+    "rg_lru": (rg_lru, {"input_gate.weight": (12, 2), "input_gate.bias": (12,), "recurrent_gate.weight": (12, 2),
+                        "recurrent_gate.bias": (12,), "decay": (12,)}),
     "gru_cell": (gru_cell, {"of_x": (12, 36), "of_x_bias": (36,), "of_h": (12, 36), "of_h_bias": (36,)}),
     "selective_scan": (selective_scan, {"in": (12, 18), "step": (12, 18), "step_bias": (18,), "b": (12, 3), "c": (12, 3),
                                         "decay": (3,), "skip": (18,), "out": (18, 12)}),

@@ -20,7 +20,12 @@
 #include "plait/checkpoint/weights_folder.hpp"
 #include "plait/data/mix.hpp"
 #include "plait/formula.hpp"
+#include "plait/nn/causal_conv1d.hpp"
+#include "plait/nn/latent_attention.hpp"
 #include "plait/nn/loss_of_part.hpp"
+#include "plait/nn/qk_norm_attention.hpp"
+#include "plait/nn/rg_lru.hpp"
+#include "plait/nn/squeeze_excite.hpp"
 #include "plait/nn/weighted_cross_entropy.hpp"
 #include "plait/plait.hpp"
 #include "plait/testing/check_layer.hpp"
@@ -41,6 +46,34 @@ using attention = plait::sequential<plait::fan_out<q, k_or_v, k_or_v>,
                                     plait::nn::attention<4, 1, 16, 128, {.window = 32}>>;
 // example-end
 
+// example-begin qk_norm
+using normed_q =
+    plait::sequential<plait::nn::linear<64, 128>, plait::nn::qk_norm<128, 32>,
+                      plait::nn::rotary<128, 32, 512>>;
+// example-end
+// example-begin qk_norm_attention
+using of_qwen3_0_6b =
+    plait::nn::qk_norm_attention<1024, 16, 8, 128, 4096, {.rotary = {.base = 1000000}}>;
+// example-end
+// example-begin latent_attention
+using of_latent = plait::nn::multi_head_latent_attention<
+    256, {.heads = 8, .latent = 64, .nope = 32, .rope = 16, .value = 32}, 512>;
+// example-end
+// example-begin squeeze_excite
+using of_efficientnet =
+    plait::nn::squeeze_excite<plait::nn::image<96, 16, 16>, 4, plait::functions::silu>;
+// example-end
+// example-begin causal_conv1d
+using four_positions = plait::nn::causal_conv1d<64, 4, 128>;
+// example-end
+// example-begin rg_lru
+using branch =
+    plait::sequential<plait::nn::linear<64, 96>, plait::nn::causal_conv1d<96, 4, 128>,
+                      plait::nn::rg_lru<96, 6, 128>>;
+using gate = plait::sequential<plait::nn::linear<64, 96>, plait::nn::gelu<96>>;
+using recurrent = plait::sequential<plait::fan_out<branch, gate>, plait::nn::product<96>,
+                                    plait::nn::linear<96, 64>>;
+// example-end
 // example-begin conv2d
 using first =
     plait::nn::conv2d<plait::nn::image<3, 32, 32>, 16, {.kernel = 3, .padding = 1}>;

@@ -35,8 +35,9 @@ struct qk_norm_options {
 ///         2302.05442.
 ///
 /// Example (tests/reference/names_in_use_test.cpp qk_norm):
-///     using q = plait::sequential<plait::nn::linear<64, 128>, plait::nn::qk_norm<128, 32>,
-///                                 plait::nn::rotary<128, 32, 512>>;
+///     using normed_q =
+///         plait::sequential<plait::nn::linear<64, 128>, plait::nn::qk_norm<128, 32>,
+///                           plait::nn::rotary<128, 32, 512>>;
 template <std::size_t Width, std::size_t HeadWidth, qk_norm_options Options = qk_norm_options{}>
 struct qk_norm {
   static_assert(HeadWidth > 0 && Width % (HeadWidth == 0 ? 1 : HeadWidth) == 0,
@@ -55,17 +56,18 @@ struct qk_norm {
 
   static constexpr auto formula(auto x) {
     if constexpr (is_by_head)
-      return side_by_side(normed(plait::formula::heads<Width / HeadWidth>(x)));
+      return plait::formula::side_by_side(normed(plait::formula::heads<Width / HeadWidth>(x)));
     else return normed(x);
   }
 
  private:
   static constexpr auto normed(auto x) {
     using namespace plait::literals;
+    using plait::formula::mean, plait::formula::square, plait::formula::rsqrt;
     constexpr plait::formula::number<Options.epsilon.nano, 1'000'000'000> epsilon{};
     if constexpr (Options.one_plus_weight)
       return x * rsqrt(mean(square(x)) + epsilon) * (1_c + weight);
-    else if constexpr (is_by_head) return rms_norm(x, weight, epsilon);
+    else if constexpr (is_by_head) return plait::formula::rms_norm(x, weight, epsilon);
     // In words, ranks can cut the features over which the mean is taken.
     else return x * rsqrt(mean(square(x)) + epsilon) * weight;
   }
