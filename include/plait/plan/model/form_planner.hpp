@@ -307,8 +307,7 @@ struct form_planner {
       bool const uses_sequence = uses(form, dim::sequence);
       if (uses_sequence && !cuts.sequence) continue;
       bool const divides = form.divides(ranks);
-      // A form counts only if ranks share both work and parameters or units. A layer whose other
-      // forms they do not divide runs whole, which is not an error: a norm of each head, a table.
+      // Without a form that cuts work and parameters, a layer may run whole: a table, a norm.
       if (is_meant && may_split && !uses_sequence && form.shares_anything()) {
         bool const saves = form.shares_work() && (leaf.units > 0 || form.cuts_parameters());
         wants_split = wants_split || must_divide || saves;
