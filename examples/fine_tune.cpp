@@ -2,8 +2,8 @@
 // libs: safetensors checkpoint
 // ctest:
 // Trains a small Llama, saves its weights in Hugging Face's format, and trains two additional
-// matrices for some of its layers. A program that fine-tunes existing weights begins with the
-// second launch.
+// matrices for some of its layers, which it saves alone and added to the weights. A program that
+// fine-tunes existing weights begins with the second launch.
 // example-begin
 #include <plait/checkpoint/load_weights.hpp>
 #include <plait/checkpoint/save_weights.hpp>
@@ -67,6 +67,7 @@ int main() {
     plait::load_weights(trainer, plait::weights_folder(folder / "base"), to_lora);
     double const loss = train(trainer, second, 8);
     plait::save_weights(trainer, adapter, {.names = of_peft.names, .only = {"*.lora_*"}});
+    plait::save_weights(trainer, folder / "merged", {.merge_lora = true});
     if (rank.is_root()) std::printf("another text, two matrices: loss %.2f\n", loss);
   });
 
@@ -78,6 +79,15 @@ int main() {
     auto const [loss] =
         trainer.evaluate(second, plait::global_batch<8>{}, plait::measures::mean_loss{});
     if (rank.is_root()) std::printf("loaded again: loss %.2f\n", loss);
+  });
+
+  // Loads the merged weights into the model without adapters.
+  plait::launch<base_job>(plait::threads{}, [&](auto& rank) {
+    auto trainer = plait::trainer<base_job>(rank, plait::adamw{});
+    plait::load_weights(trainer, plait::weights_folder(folder / "merged"));
+    auto const [loss] =
+        trainer.evaluate(second, plait::global_batch<8>{}, plait::measures::mean_loss{});
+    if (rank.is_root()) std::printf("merged: loss %.2f\n", loss);
   });
   fs::remove_all(folder);
 }

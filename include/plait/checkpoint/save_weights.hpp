@@ -17,6 +17,7 @@
 
 #include "plait/checkpoint/disk.hpp"
 #include "plait/checkpoint/elements.hpp"
+#include "plait/checkpoint/merge_lora.hpp"
 #include "plait/core/bfloat16.hpp"
 #include "plait/core/concat.hpp"
 #include "plait/core/file.hpp"
@@ -42,6 +43,10 @@ struct save_weights_options {
   /// The type of the elements in the file: F64, F32 or BF16. By default it is the type of the
   /// trainer's parameters.
   std::optional<stored_type> type{};
+  /// If true, each nn::linear in an nn::lora is written as W + A B Alpha / Rank, and the matrices A
+  /// and B are left out: the result has the names and shapes of the model without adapters. The sum
+  /// is computed in double and rounded once. The trainer's own parameters do not change.
+  bool merge_lora = false;
 };
 
 namespace detail {
@@ -194,15 +199,19 @@ class weights_writer {
 ///
 ///     plait::save_weights(trainer, "tuned", {.type = plait::stored_type::bf16});
 ///     plait::save_weights(trainer, "tuned/adapter_model.safetensors", {.only = {"*.lora_*"}});
+///     plait::save_weights(trainer, "merged", {.merge_lora = true});
 ///
 /// All ranks call this function; the root rank writes. The file or folder appears complete or not
 /// at all, and a file replaces an existing file of the same name. Inside `with_ema` the averages
 /// are saved.
 /// Moves:  the same transfers as `export_parameters`.
-/// Cost:   the root rank holds one parameter at a time.
-/// Errors: input_error on all ranks if a pattern matches nothing. On the root rank only,
-///         input_error that names the path if the path cannot be written or is a folder that is not
-///         empty; this error ends the job.
+/// Cost:   the root rank holds one parameter at a time. With merge_lora it holds one adapted weight
+///         with its bias and adapters, and the sum in double; the sum of a weight (In, Out) and
+///         adapters of a rank takes In * Out * rank multiplications.
+/// Errors: input_error on all ranks if a pattern matches nothing, and for merge_lora if the model
+///         has no nn::lora, or one around another layer than one nn::linear, or around a linear
+///         that shares its weight. On the root rank only, input_error that names the path if the
+///         path cannot be written or is a folder that is not empty; this error ends the job.
 ///
 /// Example (tests/reference/names_in_use_test.cpp save_weights):
 ///     plait::save_weights(trainer, folder / "weights.safetensors");
@@ -210,15 +219,19 @@ template <class Trainer>
 [[gnu::cold]] void save_weights(Trainer& trainer, std::filesystem::path const& path,
                                 save_weights_options const& options = {}) {
   constexpr auto type = ext::stored_type_of<typename Trainer::parameter_element>;
+  auto const loras = detail::loras_to_merge(trainer, options.merge_lora);
   std::vector<safetensors_entry> tensors;
   for (auto const& [name, info] : trainer.parameters())
-    tensors.push_back({name, type, detail::sizes_in_files(info)});
+    if (!loras || loras->is_kept(name))
+      tensors.push_back({name, type, detail::sizes_in_files(info)});
+  auto of_writer = options;
+  of_writer.merge_lora = false;
   bool const is_root = trainer.rank().is_root();
   std::optional<ext::weights_writer> to;
-  if (is_root) to.emplace(path, tensors, options);
-  else detail::weights_files(tensors, options, detail::is_weights_file(path));  // can also throw
-  trainer.export_parameters(
-      [&](std::string const& name, auto const&, auto values) { to->write(name, values); });
+  if (is_root) to.emplace(path, tensors, of_writer);
+  else detail::weights_files(tensors, of_writer, detail::is_weights_file(path));  // can also throw
+  detail::export_merged(trainer, loras,
+                        [&](std::string const& name, auto values) { to->write(name, values); });
   if (is_root) to->commit();
 }
 

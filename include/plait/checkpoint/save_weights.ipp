@@ -16,6 +16,10 @@ namespace plait::detail {
 
 PLAIT_DECL weights_files::weights_files(std::span<safetensors_entry const> tensors,
                                         save_weights_options const& options, bool is_one_file) {
+  if (options.merge_lora)
+    throw input_error(
+        "weights_writer: save_weights_options::merge_lora is true, but only save_weights knows the "
+        "adapters of a model; call it, or leave merge_lora out");
   names_in_file const in_file("save_weights", options.names);
   std::map<std::string, std::string> taken;
   std::size_t bytes = 0;

@@ -31,10 +31,18 @@ struct lora_parts {
                                         .weight = normal(deviation_of_lora(double(in)))};
   static constexpr linear_options second{
       .bias = false, .order = weight_order::output_input, .weight = constant(0)};
-  using added = sequential<named<"lora_A", linear<in, Rank, first>>,
-                           scale<Rank, fraction(double(Alpha) / double(Rank))>,
+  static constexpr nano_fraction factor = fraction(double(Alpha) / double(Rank));
+  using added = sequential<named<"lora_A", linear<in, Rank, first>>, scale<Rank, factor>,
                            named<"lora_B", linear<Rank, out, second>>>;
-  using layer = sequential<fan_out<named<"", frozen<L>>, added>, sum<out, 2>>;
+
+  /// The last leaf of the layer. In the list of a model's leaves, the leaves of `adapted` precede
+  /// it, and then lora_A, the scale and lora_B. `save_weights` finds them by it.
+  struct sum : nn::sum<out, 2> {
+    using adapted = L;
+    static constexpr std::size_t rank = Rank;
+    static constexpr nano_fraction factor = lora_parts::factor;
+  };
+  using layer = sequential<fan_out<named<"", frozen<L>>, added>, sum>;
 };
 
 }  // namespace detail
@@ -42,7 +50,9 @@ struct lora_parts {
 /// L with frozen parameters, plus x A B * Alpha / Rank, where A and B are trained: a low-rank
 /// update with few parameters. B starts as zeros, so at first the output equals the output of L.
 ///
-/// Parameter names: the names of L, and lora_A.weight and lora_B.weight.
+/// Parameter names: the names of L, and lora_A.weight and lora_B.weight. Give the layer a name: in
+/// a
+///         scope that numbers its layers, the parameters of L would not have the number of L alone.
 /// Shapes: x (rows, In), y (rows, Out) as for L; A (Rank, In), B (Out, Rank), as stored.
 /// Source: Hu et al., "LoRA: low-rank adaptation of large language models", arXiv 2106.09685.
 template <class L, std::size_t Rank, std::size_t Alpha = Rank>

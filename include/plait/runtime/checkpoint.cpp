@@ -22,6 +22,7 @@
 #include "plait/checkpoint/manifest_parser.ipp"
 #include "plait/checkpoint/manifest_rules.ipp"
 #include "plait/checkpoint/manifest_text.ipp"
+#include "plait/checkpoint/merge_lora.ipp"
 #include "plait/checkpoint/save_weights.ipp"
 #include "plait/checkpoint/state_files.ipp"
 #include "plait/checkpoint/state_reader.ipp"

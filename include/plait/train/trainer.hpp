@@ -62,6 +62,7 @@ class trainer_on {
 
  public:
   using parameter_element = typename Job::parameter_element;
+  using plan_type = plan;
 
   static_assert(plan::code.has_loss,
                 "trainer<Job>: the job's model has no loss; write parallel<objective<Model, Loss>, "
