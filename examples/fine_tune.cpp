@@ -6,6 +6,7 @@
 // fine-tunes existing weights begins with the second launch.
 // example-begin
 #include <plait/checkpoint/load_weights.hpp>
+#include <plait/checkpoint/save_gguf.hpp>
 #include <plait/checkpoint/save_weights.hpp>
 #include <plait/checkpoint/weights_folder.hpp>
 #include <plait/plait.hpp>
@@ -31,6 +32,12 @@ template <class Trained, class Policy>
 using job_of = plait::parallel<plait::objective<train_llama::llama<small, Trained>,
                                                 plait::nn::cross_entropy<small.vocabulary>>,
                                Policy>;
+// llama.cpp has no window in this architecture; up to its length both compute the same.
+plait::gguf_model const for_llama_cpp{.context_length = 8,
+                                      .heads = small.heads,
+                                      .key_value_heads = small.key_value_heads,
+                                      .norm_epsilon = small.norm.epsilon.number(),
+                                      .rope_base = double(small.rotary.base)};
 struct base_job : job_of<train_llama::all_trained, plait::data_parallel<2>> {};
 struct tuned_job : job_of<train_llama::lora_trained<4>, plait::tensor_parallel<2>> {};
 
@@ -68,6 +75,7 @@ int main() {
     double const loss = train(trainer, second, 8);
     plait::save_weights(trainer, adapter, {.names = of_peft.names, .only = {"*.lora_*"}});
     plait::save_weights(trainer, folder / "merged", {.merge_lora = true});
+    plait::save_gguf(trainer, folder / "merged.gguf", for_llama_cpp, {.merge_lora = true});
     if (rank.is_root()) std::printf("another text, two matrices: loss %.2f\n", loss);
   });
 

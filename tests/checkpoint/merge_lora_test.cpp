@@ -272,7 +272,7 @@ std::string refusal_of() {
 
 TEST(MergeLora, SaysWhatCannotBeMerged) {
   auto const above = scratch("errors");
-  std::string const option = "save_weights_options::merge_lora: ",
+  std::string const option = "merge_lora: ",
                     instead = "; leave merge_lora out and save the adapters";
   using two = sequential<nn::linear<4, 6>, nn::linear<6, 4>>;
   EXPECT_EQ((refusal_of<named<"two", nn::lora<two, 2>>>()),

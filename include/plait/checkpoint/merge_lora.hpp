@@ -132,7 +132,7 @@ class lora_merger {
   /// Errors: error if a weight has not got its A and B.
   void finish() const {
     if (!held_.empty())
-      throw error({"save_weights: ", in_quotes(held_[0].name),
+      throw error({"merge_lora: ", in_quotes(held_[0].name),
                    " has not got its lora_A and lora_B; this is a fault of plait"});
   }
 

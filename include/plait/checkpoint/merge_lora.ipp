@@ -10,13 +10,11 @@ namespace plait::detail {
 PLAIT_DECL lora_weights::lora_weights(std::vector<lora_names> const& patterns,
                                       std::vector<std::string> const& names) {
   if (patterns.empty())
-    throw input_error(
-        "save_weights_options::merge_lora: the model has no plait::nn::lora; leave merge_lora out");
+    throw input_error("merge_lora: the model has no plait::nn::lora; leave merge_lora out");
   for (auto const& pattern : patterns) {
     if (!pattern.problem.empty())
-      throw input_error({"save_weights_options::merge_lora: the lora of ",
-                         in_quotes(pattern.second), " ", pattern.problem,
-                         "; leave merge_lora out and save the adapters"});
+      throw input_error({"merge_lora: the lora of ", in_quotes(pattern.second), " ",
+                         pattern.problem, "; leave merge_lora out and save the adapters"});
     for (auto const& name : names) {
       std::vector<std::string_view> copy;
       if (!matches(pattern.second, name, &copy)) continue;
