@@ -330,7 +330,7 @@ inline byte_text_or_tokens open_text(options const& wanted, entry const& job) {
   if (wanted.data.empty())
     throw plait::input_error("--size " + job.size +
                              " needs --data FILE, a file of tokens or a folder of such files");
-  plait::token_options const how{.sequence = job.sequence, .vocabulary = job.vocabulary};
+  plait::ext::token_options const how{.sequence = job.sequence, .vocabulary = job.vocabulary};
   if (std::filesystem::is_directory(wanted.data))
     return plait::token_shards::in_folder(wanted.data, how);
   return plait::token_shards({wanted.data}, how);

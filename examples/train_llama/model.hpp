@@ -30,8 +30,8 @@ using plait::nn::rotary_options;
 using plait::nn::weight_order;
 
 // example-begin numbers
-/// The sizes and other numbers of a Llama, Mistral, Qwen2 or Qwen3, with the names and values of its
-/// config.json.
+/// The sizes and other numbers of a Llama, Mistral, Qwen2 or Qwen3, with the names and values of
+/// its config.json.
 struct shape {
   std::size_t layers, width, hidden, heads, key_value_heads, head_width, sequence, vocabulary;
   rms_norm_options norm{};

@@ -42,7 +42,7 @@ void write_all(ext::weights_writer& to) {
     to.write(four[i].name, std::span(values));
   }
 }
-void save(files::path const& path, save_weights_options const& options,
+void save(files::path const& path, plait::ext::save_weights_options const& options,
           detail::disk& on = detail::the_disk()) {
   ext::weights_writer to(path, four, options, ext::weights_writer::form::by_name, on);
   write_all(to);
@@ -131,7 +131,7 @@ TEST(SaveWeights, OnlyWhatIsAskedForUnderOtherNames) {
 
 TEST(SaveWeights, AFolderIsThereWholeOrNotAtAll) {
   auto const above = scratch("whole");
-  save_weights_options const several{.most_bytes = 20};
+  plait::ext::save_weights_options const several{.most_bytes = 20};
   {  // for example after an exception
     ext::weights_writer to(above / "to", four, several);
     write_all(to);

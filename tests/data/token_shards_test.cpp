@@ -149,7 +149,7 @@ TEST_F(TokenShards, AFolderHasThemInTheOrderOfTheirNames) {
 
 TEST_F(TokenShards, WrongFilesAndOptionsAreRefusedInOneSentence) {
   auto const a = file("a", {1, 2, 3}), b = file("b", {4, 5}), w = file("w", {6, 70000}, wide);
-  auto const opening = [&](paths const& files, plait::token_options const& options) {
+  auto const opening = [&](paths const& files, plait::ext::token_options const& options) {
     return refusal([&] { token_shards const data(files, options); });
   };
   EXPECT_EQ(opening({a, b}, {.sequence = 4, .vocabulary = 9}), "no input_error");

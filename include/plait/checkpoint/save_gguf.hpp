@@ -19,7 +19,7 @@
 #include "plait/core/header_only.hpp"
 #include "plait/io/safetensors.hpp"
 
-namespace plait {
+namespace plait::ext {
 
 /// Options of `save_gguf`.
 struct save_gguf_options {
@@ -38,6 +38,10 @@ struct save_gguf_options {
   std::string pre{};
 };
 
+}  // namespace plait::ext
+
+namespace plait {
+
 namespace detail {
 
 /// The tensors of a GGUF file of a model, and the file while the root rank writes it.
@@ -47,7 +51,7 @@ class gguf_export {
   ///
   /// Errors: input_error for options, names and shapes that do not fit the model.
   [[gnu::cold]] gguf_export(std::vector<safetensors_entry> tensors, gguf_model model,
-                            save_gguf_options const& options);
+                            ext::save_gguf_options const& options);
 
   /// Makes the file, with its metadata.
   [[gnu::cold]] void begin(std::filesystem::path const& file);
@@ -61,7 +65,7 @@ class gguf_export {
 
  private:
   gguf_model model_;
-  save_gguf_options options_;
+  ext::save_gguf_options options_;
   gguf_layout layout_;
   std::optional<ext::gguf_writer> to_{};
 };
@@ -116,7 +120,7 @@ template <class Plan>
 template <class Trainer>
   requires requires { typename Trainer::parameter_element; }
 [[gnu::cold]] void save_gguf(Trainer& trainer, std::filesystem::path const& file,
-                             gguf_model const& model, save_gguf_options const& options = {}) {
+                             gguf_model const& model, ext::save_gguf_options const& options = {}) {
   auto const loras = detail::loras_to_merge(trainer, options.merge_lora);
   std::vector<safetensors_entry> tensors;
   for (auto const& [name, info] : trainer.parameters())
@@ -138,7 +142,7 @@ template <class Trainer>
 /// Errors: the errors of the root rank above, and of weights_folder; also if options.merge_lora is
 ///         set.
 [[gnu::cold]] void save_gguf(weights_folder& weights, std::filesystem::path const& file,
-                             gguf_model const& model, save_gguf_options const& options = {});
+                             gguf_model const& model, ext::save_gguf_options const& options = {});
 
 }  // namespace plait
 

@@ -28,13 +28,13 @@ PLAIT_DECL std::vector<std::string> rename_tensors(
 }
 
 PLAIT_DECL gguf_layout layout_of(std::vector<safetensors_entry> tensors, gguf_model const& model,
-                                 save_gguf_options const& options) {
+                                 ext::save_gguf_options const& options) {
   auto const own_names = rename_tensors(tensors, options.names);
   return gguf_layout(model, tensors, own_names, options.type);
 }
 
 PLAIT_DECL gguf_export::gguf_export(std::vector<safetensors_entry> tensors, gguf_model model,
-                                    save_gguf_options const& options)
+                                    ext::save_gguf_options const& options)
     : model_(std::move(model)),
       options_(options),
       layout_(layout_of(std::move(tensors), model_, options)) {}
@@ -69,7 +69,7 @@ PLAIT_DECL void refuse_turned(std::vector<std::string> const& patterns,
 namespace plait {
 
 PLAIT_DECL void save_gguf(weights_folder& weights, std::filesystem::path const& file,
-                          gguf_model const& model, save_gguf_options const& options) {
+                          gguf_model const& model, ext::save_gguf_options const& options) {
   if (options.merge_lora)
     throw input_error(
         "save_gguf: save_gguf_options::merge_lora needs a trainer, whose layers say which adapters "

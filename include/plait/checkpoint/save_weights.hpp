@@ -27,7 +27,7 @@
 #include "plait/io/safetensors.hpp"
 #include "plait/plan/model/program.hpp"
 
-namespace plait {
+namespace plait::ext {
 
 /// Options of `save_weights`: the parameters that are written, their names and their type.
 struct save_weights_options {
@@ -49,6 +49,10 @@ struct save_weights_options {
   bool merge_lora = false;
 };
 
+}  // namespace plait::ext
+
+namespace plait {
+
 namespace detail {
 
 /// The list of files that save_weights writes, each with the names and shapes of its tensors.
@@ -67,7 +71,7 @@ struct weights_files {
   /// Errors: input_error for options that select no tensor, or that map two tensors to the same
   ///         name.
   [[gnu::cold]] weights_files(std::span<safetensors_entry const> tensors,
-                              save_weights_options const& options, bool is_one_file);
+                              ext::save_weights_options const& options, bool is_one_file);
 
   /// Returns the name of a file: model.safetensors, or model-00002-of-00003.safetensors.
   [[nodiscard]] [[gnu::cold]] std::string name_of(std::size_t file) const;
@@ -134,7 +138,7 @@ class weights_writer {
   /// `tensors`: all parameters of the model, under the model's names, in the order of the calls of
   /// write.
   weights_writer(std::filesystem::path const& path, std::span<safetensors_entry const> tensors,
-                 save_weights_options const& options = {}, form as = form::by_name,
+                 ext::save_weights_options const& options = {}, form as = form::by_name,
                  detail::disk& on = detail::the_disk());
 
   /// Writes a whole parameter, in row-major order, under its name in the model. A parameter that
@@ -217,7 +221,7 @@ class weights_writer {
 ///     plait::save_weights(trainer, folder / "weights.safetensors");
 template <class Trainer>
 [[gnu::cold]] void save_weights(Trainer& trainer, std::filesystem::path const& path,
-                                save_weights_options const& options = {}) {
+                                ext::save_weights_options const& options = {}) {
   constexpr auto type = ext::stored_type_of<typename Trainer::parameter_element>;
   auto const loras = detail::loras_to_merge(trainer, options.merge_lora);
   std::vector<safetensors_entry> tensors;

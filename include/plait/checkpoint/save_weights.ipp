@@ -15,7 +15,8 @@
 namespace plait::detail {
 
 PLAIT_DECL weights_files::weights_files(std::span<safetensors_entry const> tensors,
-                                        save_weights_options const& options, bool is_one_file) {
+                                        ext::save_weights_options const& options,
+                                        bool is_one_file) {
   if (options.merge_lora)
     throw input_error(
         "weights_writer: save_weights_options::merge_lora is true, but only save_weights knows the "
@@ -130,7 +131,7 @@ namespace plait::ext {
 
 PLAIT_DECL weights_writer::weights_writer(std::filesystem::path const& path,
                                           std::span<safetensors_entry const> tensors,
-                                          save_weights_options const& options, form as,
+                                          ext::save_weights_options const& options, form as,
                                           detail::disk& on)
     : path_(path), of_(tensors, options, is_file(path, as)) {
   if (!is_file(path, as)) folder_.emplace(path, on);

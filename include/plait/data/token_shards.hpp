@@ -24,6 +24,10 @@ static_assert(std::endian::native == std::endian::little,
               "plait/data/token_shards.hpp: token files are little-endian, but this machine is "
               "not, and plait cannot convert them");
 
+}  // namespace plait
+
+namespace plait::ext {
+
 /// The options of `plait::token_shards`.
 struct token_options {
   /// The number of tokens in a sample.
@@ -31,6 +35,10 @@ struct token_options {
   /// The number of different tokens: each token is from 0 to vocabulary - 1.
   std::size_t vocabulary = 0;
 };
+
+}  // namespace plait::ext
+
+namespace plait {
 
 namespace detail {
 
@@ -117,7 +125,7 @@ class token_shards {
   ///         lacks such a header or some of the tokens that the header counts, or if its type of
   ///         tokens differs from the type in the first file; or if all files together have fewer
   ///         than sequence + 1 tokens.
-  token_shards(std::vector<std::filesystem::path> const& files, token_options const& options);
+  token_shards(std::vector<std::filesystem::path> const& files, ext::token_options const& options);
 
   /// Makes a data set from all files of a folder whose names end with .bin and do not begin with a
   /// dot, in the order of their names.
@@ -125,7 +133,7 @@ class token_shards {
   /// Errors: the errors of the constructor; input_error if the folder cannot be read or has no such
   ///         file.
   [[nodiscard]] static token_shards in_folder(std::filesystem::path const& folder,
-                                              token_options const& options);
+                                              ext::token_options const& options);
 
   [[nodiscard]] std::size_t size() const { return (tokens_ - 1) / options_.sequence; }
   [[nodiscard]] std::size_t sequence_length() const { return options_.sequence; }
@@ -145,7 +153,7 @@ class token_shards {
 
   void copy(std::size_t sample, std::size_t shift, std::span<std::int32_t> out) const;
 
-  token_options options_;
+  ext::token_options options_;
   std::vector<detail::token_shard> shards_;
   std::vector<std::size_t> firsts_;  // the index of each file's first token in the concatenation
   std::size_t tokens_ = 0;

@@ -56,7 +56,7 @@ PLAIT_DECL token_shard::token_shard(open_file const& file, std::filesystem::path
 namespace plait {
 
 PLAIT_DECL token_shards::token_shards(std::vector<std::filesystem::path> const& files,
-                                      token_options const& options)
+                                      ext::token_options const& options)
     : options_(options) {
   constexpr std::size_t most = std::size_t{1} << 31;
   if (options.sequence == 0)
@@ -80,7 +80,7 @@ PLAIT_DECL token_shards::token_shards(std::vector<std::filesystem::path> const& 
 }
 
 PLAIT_DECL token_shards token_shards::in_folder(std::filesystem::path const& folder,
-                                                token_options const& options) {
+                                                ext::token_options const& options) {
   std::vector<std::filesystem::path> files;
   std::error_code problem;
   std::filesystem::directory_iterator at(folder, problem);

@@ -21,7 +21,7 @@
 #include "plait/core/concat.hpp"
 #include "plait/core/header_only.hpp"
 
-namespace plait {
+namespace plait::ext {
 
 /// The options of `mpi`.
 struct mpi_options {
@@ -29,6 +29,10 @@ struct mpi_options {
   /// duplicates it and leaves it unchanged.
   MPI_Comm world = MPI_COMM_WORLD;
 };
+
+}  // namespace plait::ext
+
+namespace plait {
 
 namespace detail {
 
@@ -218,7 +222,7 @@ class mpi_group final : public process_group {
 
 class mpi_engine final : public process_engine {
  public:
-  explicit mpi_engine(mpi_options const& options) : options_(options) {}
+  explicit mpi_engine(ext::mpi_options const& options) : options_(options) {}
   ~mpi_engine() override {
     if (world_ != MPI_COMM_NULL && mpi_library::here().is_usable()) MPI_Comm_free(&world_);
   }
@@ -242,7 +246,7 @@ class mpi_engine final : public process_engine {
  private:
   std::unique_ptr<process_group> split(std::vector<int> const& members, call_pause* pause);
 
-  mpi_options options_;
+  ext::mpi_options options_;
   process_ranks here_;
   MPI_Comm world_ = MPI_COMM_NULL;
 };
@@ -260,7 +264,7 @@ class mpi_engine final : public process_engine {
 ///         with a message, because a call of MPI cannot be interrupted. engine_error if a function
 ///         of MPI fails.
 [[nodiscard]] [[gnu::cold]] inline std::shared_ptr<ext::process_engine> mpi(
-    mpi_options const& options = {}) {
+    ext::mpi_options const& options = {}) {
   return std::make_shared<detail::mpi_engine>(options);
 }
 
