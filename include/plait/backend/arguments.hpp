@@ -36,8 +36,8 @@ struct dropout_key {
 struct update_range {
   std::size_t offset = 0;
   std::size_t count = 0;
-  double rate = 1;   ///< factor of the learning rate
-  double decay = 1;  ///< factor of the weight decay, 0 if there is none
+  double rate = 1;   ///< factor by which the learning rate is multiplied
+  double decay = 1;  ///< factor by which the weight decay is multiplied, 0 if there is none
 };
 
 /// A block of an arena, in elements, and the index in a list at which the sum of the block's
@@ -48,7 +48,7 @@ struct squares_range {
   std::size_t index = 0;
 };
 
-/// The constants of AdamW.
+/// The settings of AdamW that are equal in all steps.
 struct adamw_constants {
   double beta1 = 0.9, beta2 = 0.999;
   double epsilon = 1e-8;
@@ -61,7 +61,7 @@ struct adamw_numbers {
   double bias_correction2 = 1;  ///< 1 - beta2^t
 };
 
-/// The constants of stochastic gradient descent.
+/// The settings of stochastic gradient descent that are equal in all steps.
 struct sgd_constants {
   double momentum = 0;
   double weight_decay = 0;

@@ -27,8 +27,8 @@ struct key_range {
   std::size_t first, last;
 };
 
-/// Returns the first and the last key that a query attends to; every device uses this rule. Neither
-/// decreases from one query to the next.
+/// Returns the first and the last key that a query attends to; every device uses this rule. From
+/// one query to the next, both keys stay the same or move forward.
 PLAIT_HOST_DEVICE constexpr key_range visible_keys(attention_options const& how, std::size_t query,
                                                    std::size_t sequence) {
   std::size_t const last = how.causal ? query : sequence - 1;
@@ -104,8 +104,8 @@ constexpr query_key_value<T> side_by_side(matrix<T> qkv) {
 /// The number of queries whose scores are in attention's scratch memory at one time.
 inline constexpr std::size_t attention_query_block = 64;
 
-/// Returns the number of elements of scratch memory that attention needs; its gradient needs twice
-/// as many.
+/// Returns the number of elements of scratch memory that attention needs; the gradient of attention
+/// needs twice as many.
 constexpr std::size_t attention_scratch(std::size_t sequence) {
   return std::min(sequence, attention_query_block) * sequence;
 }

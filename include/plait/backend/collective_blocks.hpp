@@ -44,7 +44,8 @@ template <collective Kind, class T, class Member>
 void do_part(Member const& member, collective_call const& call) {
   std::size_t const count = call.bytes / sizeof(T);
   int const rank = member.rank(), size = member.size();
-  // Returns block `index` of member `of`, if its buffer is cut into blocks of `each` elements.
+  // Returns the address of block `index` in the source buffer of member `of`, if this buffer is cut
+  // into blocks of `each` elements.
   [[maybe_unused]] auto const source = [&](int of, int index, std::size_t each) {
     return static_cast<T const*>(member.source(of)) + static_cast<std::size_t>(index) * each;
   };

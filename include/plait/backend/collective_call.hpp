@@ -43,7 +43,7 @@ struct collective_call {
   element_type element{};
   reduction operation = reduction::sum;
   int other = 0;          // rank in the group: the root of a broadcast, or the peer of a message
-  int tag = 0;            // for send and receive
+  int tag = 0;            // the tag of a message; used only by send and receive
   ext::stream channel{};  // channel of a posted message; stream::compute: the message is not posted
   std::size_t bytes = 0;  // size of the buffer of one rank: the vector or block, equal on all ranks
   std::size_t whole_bytes = 0;  // size of the second buffer of the call, if there is one

@@ -52,7 +52,8 @@ concept communicator = std::same_as<typename Comm::concept_tag, communicator_tag
                          };
                        };
 
-/// Combines `inout` over all ranks; the result has equal bits on every rank.
+/// Replaces element i of `inout`, on every rank, by the sum or the maximum of the elements i of all
+/// ranks; the result has equal bits on every rank.
 template <class Comm, class T>
 concept can_all_reduce =
     communicator<Comm> && requires(Comm& comm, std::span<T> inout, reduction operation) {
@@ -129,7 +130,7 @@ class traffic {
       case collective::broadcast:
       case collective::send: return tensor_bytes;
       case collective::none:
-      case collective::receive:  // counted by the rank that sends
+      case collective::receive:  // the rank that sends counts the bytes
       case collective::barrier:
       case collective::reduce:  // no communicator has reduce, scatter and gather
       case collective::scatter:

@@ -49,17 +49,19 @@ class communicator_calls {
   }
 
   /// Attributes all later calls to trainer `number`; 0: to no trainer. The members of a collective
-  /// compare their numbers; a backend that does not compare calls ignores the numbers.
+  /// compare the numbers of their trainers; a backend that does not compare calls ignores the
+  /// numbers.
   /// \see rank_handle::calls_for, which calls this for all communicators of a rank
   void call_for(std::uint64_t number) noexcept { caller_ = number; }
 
-  /// Returns on no rank before the last rank has called it.
+  /// Waits until all ranks have called barrier().
   void barrier() {
     self().wait_for_all();
     count(collective::barrier, 0);
   }
 
-  /// Combines `inout` over all ranks; the result has equal bits on every rank.
+  /// Replaces element i of `inout`, on every rank, by the sum or the maximum of the elements i of
+  /// all ranks; the result has equal bits on every rank.
   ///
   /// Shapes:  inout (n), with equal n on every rank; n == 0 is allowed.
   template <class T>

@@ -24,7 +24,7 @@ struct device_parts {
   /// go_on() -> void: lets posted messages progress; it is called between two operations.
   bool goes_on = false;
   /// workspace_bytes() -> size_t: the number of bytes that libraries and kernels have allocated in
-  /// addition to the plan.
+  /// addition to the memory of the plan.
   bool counts_workspace = false;
   /// queue.loss_with_gradient() -> bool: true if steps compute a loss together with its gradient on
   /// this device, by `forward_backward` of the loss; nn::cross_entropy then needs the operation
@@ -76,10 +76,10 @@ concept step_queue =
     runs<Queue, operation::check_finite, matrix<double const>, matrix<double const>,
          matrix<double>>;
 
-/// The device of one rank, as CUDA has it: memory, streams, events between them, and queues that
-/// take operations. The author of a backend writes only this for a device. examples/own_device.cpp
-/// is a complete one, and plait::testing::check_device runs a device and names each rule that it
-/// breaks.
+/// The device of one rank, with the same parts as a CUDA device: memory, streams, events between
+/// streams, and queues that take operations. To support a new device, the author of a backend
+/// writes only such a class. examples/own_device.cpp has a complete one, and
+/// plait::testing::check_device runs a device and names each rule that it breaks.
 ///
 /// Memory:  `memory` is a type that no other device uses, so that views of this memory cannot be
 ///          passed to another device. allocate() returns an arena of bytes with undefined values,
@@ -100,8 +100,8 @@ concept step_queue =
 ///          that entry, with const elements if they are only read (optimizers and users' functions
 ///          have other arguments, see host_queue). The numbers and the results are defined by the
 ///          function of host_queue with the same row. A kernel writes all elements of the operands
-///          that are written, reads their previous values only if a '+' precedes them, and touches
-///          no other memory.
+///          that are written, reads the previous values of an operand only if a '+' precedes the
+///          operand in that entry, and touches no other memory.
 ///
 ///          A queue has the rows of `step_queue` and the row of each optimizer that its jobs use
 ///          (adamw, sgd). It needs other rows only for the layers of its jobs: a layer does not

@@ -68,8 +68,8 @@ void matmul_in_passes(Queue const& queue, matrix<T const> a, matrix<T const> b, 
   run_epilogue(queue, c.count(), c.data, then);
 }
 
-/// Runs a product and its epilogue: copies the row to each row of c first and lets the product
-/// accumulate into c. This saves one pass over c on a processor.
+/// Runs a product and its epilogue on a CPU: copies the row to each row of c first and lets the
+/// product accumulate into c. This saves one pass over c.
 template <class Queue, class T, class Function>
 void matmul_onto_row(Queue const& queue, matrix<T const> a, matrix<T const> b, matrix<T> c,
                      transposes lie, epilogue<T, Function> const& then) {

@@ -54,11 +54,12 @@ class generation {
   static constexpr double job_cannot_go_on = 1125899906842624.0;
   /// Returns true if the job ends in this generation, and no rank begins another step.
   [[nodiscard]] virtual bool is_last() const = 0;
-  /// Ends the job by an exception with the reason. `step` is the last completed step.
+  /// Throws an exception that ends the job and states the reason. `step` is the last completed
+  /// step.
   [[noreturn]] virtual void end_job(std::int64_t step) = 0;
   /// Throws unless the other ranks still count this rank as a member. A trainer calls it before
-  /// each update. `parts`: ranks have voted for a change, so this update is the last one of the
-  /// generation in any case.
+  /// each update. `parts`: true if ranks have voted for a change, so that this update is the last
+  /// one of the generation in any case.
   ///
   /// Errors: generation_ended.
   virtual void require_membership(bool parts) = 0;

@@ -7,9 +7,9 @@
 #include "plait/core/namespaces.hpp"
 #include "plait/operation/rows.hpp"
 
-// Implementations, by two or three other operations of the queue, of operations that some devices
-// do in one pass over their operands. The queue of a device without such a kernel calls these
-// functions.
+// Fallbacks for operations that some devices do in one pass over their operands. Each fallback
+// calls two or three other operations of the queue; the queue of a device without a kernel for the
+// whole operation calls the fallback.
 
 namespace plait::ext {
 

@@ -7,8 +7,8 @@
 
 namespace plait::detail {
 
-// The check is a constant, since compilers would otherwise print the types of all views ahead of
-// the message.
+// The static_assert is in a function of its own, which initialises a constant. In call_kernel,
+// compilers would print the types of all views ahead of the message.
 template <class Kernel, bool CanBeCalled>
 consteval void check_kernel() {
   static_assert(CanBeCalled,
@@ -23,8 +23,8 @@ inline constexpr bool sound_kernel = (check_kernel<Kernel, CanBeCalled>(), true)
 
 namespace plait::ext {
 
-/// Calls kernel(queue, views...), a layer's own operation; a device's queue implements run(kernel,
-/// views...) by it.
+/// Calls kernel(queue, views...), a layer's own operation. A device's queue implements its function
+/// run(kernel, views...) by calling this function.
 template <class Kernel, class Queue, class... Views>
 void call_kernel(Kernel& kernel, Queue const& queue, Views const&... views) {
   constexpr bool can_be_called = std::is_invocable_v<Kernel&, Queue const&, Views...>;

@@ -26,7 +26,8 @@ struct launcher_variables {
   char const* name;  ///< name of the launcher
   char const *rank, *world_size, *local_rank, *local_size, *node;
   std::array<char const*, 3> job;  ///< variables whose values differ between jobs of the launcher
-  /// Variable that only the launcher sets; a user may set the others by hand.
+  /// A variable that only the launcher sets. A user may set the other variables by hand, so this
+  /// one shows that the launcher has started the process.
   char const* sign;
 };
 
@@ -65,7 +66,7 @@ inline constexpr std::array<launcher_variables, srun_launcher + 1> launchers{
       "SLURM_PROCID",
       "SLURM_STEP_NUM_TASKS",
       "SLURM_LOCALID",
-      nullptr,  // computed from SLURM_STEP_TASKS_PER_NODE
+      nullptr,  // null: the number is computed from SLURM_STEP_TASKS_PER_NODE
       "SLURM_NODEID",
       {"SLURM_JOB_ID", "SLURM_STEP_ID"},
       "SLURM_STEP_ID"}}};

@@ -9,8 +9,8 @@
 
 namespace plait::detail {
 
-/// The messages that a rank on the processor has posted on its channels and that may still be in
-/// flight. The rank's device waits for messages by this class, and the rank's arenas wait by it
+/// The messages that a rank on a CPU has posted on its channels and that may still be in flight.
+/// The rank's device calls this class to wait for messages, and the rank's arenas call it to wait
 /// before they free memory.
 ///
 /// Threads: the thread of the rank.

@@ -18,7 +18,7 @@ struct process_ranks {
   int local_size = 0;   ///< number of processes on this machine; 0: not known
   int node = -1;        ///< number of this machine; -1: not known
   int first_here = -1;  ///< lowest rank that shares memory with this process (MPI); -1: not known
-  /// Identifier of the job by the launcher, equal in all processes of the job.
+  /// The identifier that the launcher gives the job. It is equal in all processes of the job.
   std::string job{};
   /// A text that names the source of the values, such as "torchrun says (RANK, WORLD_SIZE, ...)";
   /// empty if the program has set the values.

@@ -99,8 +99,8 @@ struct patch_block {
   [[nodiscard]] constexpr std::size_t room() const { return patches + results; }
 };
 
-/// Returns the number of samples and the rows of their maps that a convolution computes by one
-/// matrix product.
+/// Returns the part of a convolution that one matrix product computes: the number of samples and of
+/// rows of their maps, and the sizes of the scratch memory for it.
 constexpr patch_block patch_block_of(window_shape const& in, std::size_t out_channels) {
   std::size_t const map = in.out_map(), height = in.out_height();
   patch_block out{.samples = map < patch_block::least ? (patch_block::least - 1) / map + 1 : 1,
@@ -127,7 +127,8 @@ inline constexpr std::size_t all_together = 0;
 /// of batch norm has 1 channel and many samples.
 struct norm_shape {
   std::size_t samples = 0;  ///< number of rows
-  /// Number of rows, from the first, that are samples; the rest is padding and is ignored.
+  /// The number of rows that are samples, from the first row on. The remaining rows are padding and
+  /// are ignored.
   std::size_t present = 0;
   std::size_t channels = 1;  ///< channels on this rank
   std::size_t map = 1;       ///< number of elements of a channel of an image

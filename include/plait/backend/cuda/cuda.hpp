@@ -31,8 +31,8 @@
 
 namespace plait {
 
-/// The backend for the GPUs of one machine, which exchange data by NCCL. Each rank has a GPU and a
-/// thread of this process: `plait::launch<job>(plait::cuda{}, program)`.
+/// The backend for the GPUs of one machine, which exchange data with NCCL. Each rank has a GPU and
+/// a thread of this process: `plait::launch<job>(plait::cuda{}, program)`.
 ///
 /// With `share_one_gpu` all ranks use one GPU and exchange data in its memory, so that a plan of
 /// many ranks can be tested with a single GPU.

@@ -26,8 +26,8 @@
 
 namespace plait {
 
-/// The backend with one rank in each process, which exchange data by NCCL, on one machine or
-/// several. torchrun, mpirun or srun starts the program once for each rank of the plan.
+/// The backend with one rank in each process, on one machine or several; the ranks exchange data
+/// with NCCL. torchrun, mpirun or srun starts the program once for each rank of the plan.
 ///
 /// Threads: the rank runs in the calling thread. The rank's GPU remains the current device
 ///          afterwards: restoring the first GPU would allocate memory on that GPU for every process
@@ -39,10 +39,10 @@ struct cuda_process {
   int data_ranks = 0;
   /// The rank of this process; if empty, it is read from the launcher's environment variables.
   std::optional<ext::process_ranks> ranks{};
-  /// The path of the file by which rank 0 gives NCCL's id to the other ranks. All processes must
-  /// see it, and no other job may use it. If empty, the value of PLAIT_RENDEZVOUS, else a path in
-  /// the temporary folder if one launcher has started all processes on one machine. Not needed if
-  /// NCCL_COMM_ID is set to host:port of rank 0.
+  /// The path of the file through which rank 0 gives NCCL's id to the other ranks. All processes
+  /// must see it, and no other job may use it. If empty, the value of PLAIT_RENDEZVOUS, else a path
+  /// in the temporary folder if one launcher has started all processes on one machine. Not needed
+  /// if NCCL_COMM_ID is set to host:port of rank 0.
   std::filesystem::path rendezvous{};
   cuda_options options{};
 
@@ -117,9 +117,9 @@ struct cuda_process {
     ~written_file() { file.remove(); }
   };
 
-  // Rank 0 makes NCCL's id of the job and gives it to the other ranks by a file. If the user has
-  // set NCCL_COMM_ID to rank 0's address, NCCL computes the same id in every process, and there is
-  // no file.
+  // Rank 0 makes NCCL's id of the job and gives it to the other ranks through a file. If the user
+  // has set NCCL_COMM_ID to rank 0's address, NCCL computes the same id in every process, and there
+  // is no file.
   [[nodiscard]] ncclUniqueId agree_on_id(ext::process_ranks const& here,
                                          std::optional<written_file>& written) const {
     ncclUniqueId id{};

@@ -21,9 +21,9 @@
 // this one, because of its compile time: nvcc takes 45 seconds for a file that includes it, and g++
 // three seconds.
 //
-// A file that only a host compiler compiles needs Thrust for the processor: link plait::thrust, or
-// define THRUST_DEVICE_SYSTEM=THRUST_DEVICE_SYSTEM_CPP. All files of a program must do this in the
-// same way.
+// A file that only a host compiler compiles needs Thrust for the CPU: link plait::thrust, or define
+// THRUST_DEVICE_SYSTEM=THRUST_DEVICE_SYSTEM_CPP. All files of a program must do this in the same
+// way.
 
 namespace plait::ext {
 
@@ -132,10 +132,11 @@ namespace plait::detail {
 
 #if THRUST_DEVICE_SYSTEM == THRUST_DEVICE_SYSTEM_CUDA
 
-// A policy like thrust::cuda::par_nosync on the stream of a queue, by the functions that Thrust
-// lets a policy define. Temporary memory is from a thrust_scratch. If an algorithm waits for its
-// result, it calls the queue's wait(), which throws while a step is recorded. Thrust calls these
-// functions from host and device code; in plait they run only on the host.
+// A policy like thrust::cuda::par_nosync: it runs Thrust's algorithms on the stream of a queue. It
+// defines the functions that Thrust calls with a policy. Temporary memory is from a thrust_scratch.
+// If an algorithm waits for its result, it calls the queue's wait(), which throws while a step is
+// recorded. Thrust calls these functions from host and device code; in plait they run only on the
+// host.
 template <class Queue>
 class stream_policy : public thrust::cuda::execution_policy<stream_policy<Queue>> {
  public:
@@ -196,13 +197,13 @@ auto policy_of([[maybe_unused]] Queue const& queue, [[maybe_unused]] thrust_scra
 namespace plait::ext {
 
 /// Returns the policy for Thrust's algorithms in a kernel that ops.run calls with `queue`. On a GPU
-/// the algorithms run at the end of the queue's stream, and the calls return at once; on the
-/// processor they run at once, in one thread.
+/// the algorithms run at the end of the queue's stream, and the calls return at once; on the CPU
+/// they run at once, in one thread.
 ///
 /// The policy keeps references to both arguments. On a GPU, temporary memory is from `memory`;
 /// without `memory`, only algorithms that need no temporary memory can run (for_each, transform,
-/// fill, tabulate). On the processor, temporary memory is from the heap.
-/// An algorithm that returns a value (reduce, count, find, copy_if) waits for the stream.
+/// fill, tabulate). On the CPU, temporary memory is from the heap. An algorithm that returns a
+/// value (reduce, count, find, copy_if) waits for the stream.
 /// Cost:   one or a few kernel launches for each algorithm; cudaMalloc is never called.
 /// Errors: out_of_memory of thrust_scratch; cuda_error if an algorithm returns a value while a step
 ///         is recorded as a graph; thrust::system_error if a launch fails.

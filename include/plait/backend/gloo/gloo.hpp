@@ -95,8 +95,9 @@ class gloo_engine final : public process_engine {
   std::optional<process_ranks> here_;
   std::optional<std::string> secret_;
   std::atomic<std::chrono::milliseconds> timeout_{std::chrono::milliseconds{60'000}};
-  std::shared_ptr<gloo_connections> with_, second_;  // for the rank's thread; for its second thread
-  std::unique_ptr<rendezvous_store> store_{};        // set by begin_anew
+  // The connections of the rank's own thread, and of its second thread.
+  std::shared_ptr<gloo_connections> with_, second_;
+  std::unique_ptr<rendezvous_store> store_{};  // set by begin_anew
   std::atomic<bool> interrupted_{false};
   bool held_ = false;
   std::mutex mutex_;  // guards the members that interrupt() and hold_timeouts() use

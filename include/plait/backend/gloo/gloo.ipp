@@ -77,7 +77,8 @@ PLAIT_DECL void gloo_engine::hold_timeouts(bool on) noexcept {
 
 PLAIT_DECL void gloo_engine::connect() {
   auto const here = ranks(nullptr);
-  if (!secret_) secret_ = read_job_secret();  // once; an elastic job connects several times
+  // The secret is read only once, although an elastic job connects several times.
+  if (!secret_) secret_ = read_job_secret();
   gloo_rendezvous rendezvous(store_ != nullptr ? std::move(store_) : store(here), here, timeout_,
                              interrupted_, *secret_);
   try {
@@ -93,7 +94,7 @@ PLAIT_DECL void gloo_engine::connect() {
     abandon();
     rendezvous.fail(problem.what());
     throw;
-  } catch (std::exception const& problem) {  // Gloo's exceptions, thrown when it opens its ports
+  } catch (std::exception const& problem) {  // thrown by Gloo when it opens its ports
     auto const text =
         concat({"gloo: rank ", here.rank, " cannot open its connections: ", gloo_words(problem)});
     rendezvous.fail(text);

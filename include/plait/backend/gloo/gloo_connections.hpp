@@ -111,7 +111,8 @@ struct gloo_connections {
   std::vector<std::weak_ptr<gloo_mesh>> others_;
 };
 
-/// The message of an exception of Gloo, on one line and without the position in Gloo's sources.
+/// Returns the message of an exception of Gloo, on one line and without the position in Gloo's
+/// sources.
 [[nodiscard]] [[gnu::cold]] std::string gloo_words(std::exception const& problem);
 
 }  // namespace plait::detail

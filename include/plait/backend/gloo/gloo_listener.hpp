@@ -44,8 +44,8 @@ class gloo_listener {
     std::vector<int> missing;  ///< members that are not connected
     std::size_t dropped = 0;   ///< connections that did not pass the challenge
 
-    /// The text of an error, such as "rank 3 is not connected with 10.0.0.2:4711 (12 others have
-    /// connected without the secret of this job)".
+    /// Returns the text of an error, such as "rank 3 is not connected with 10.0.0.2:4711 (12 others
+    /// have connected without the secret of this job)".
     [[nodiscard]] [[gnu::cold]] std::string text(std::string_view address) const;
   };
 
@@ -105,7 +105,7 @@ class gloo_listener {
   /// Reads the expected message and no further: the bytes after it are for Gloo.
   outcome read(gloo_challenge const& challenge, link& one);
   outcome take(gloo_challenge const& challenge, link& one);
-  /// Sends a message by one call of send(2), which does not block: the send buffer of a new
+  /// Sends a message with one call of send(2), which does not block: the send buffer of a new
   /// connection is larger than all messages of the challenge. Returns false if it fails.
   static bool send(link const& one, std::string_view message);
   /// Accepts new connections. If too many have not passed the challenge, it drops the oldest of

@@ -40,7 +40,8 @@ class gloo_pair final : public ::gloo::transport::tcp::Pair {
   gloo_pair(gloo_pair const&) = delete;
   gloo_pair& operator=(gloo_pair const&) = delete;
   /// The base class has removed the connection from Gloo's thread. The load synchronises with the
-  /// last store of that thread, so its accesses happen before the destruction.
+  /// last store of that thread, so that everything this thread has done happens before the
+  /// destruction.
   ~gloo_pair() override { (void)is_handled_.load(std::memory_order_acquire); }
 
   /// Uses `socket` for this connection from now on. \see gloo_listener

@@ -20,11 +20,11 @@
 
 namespace plait::detail {
 
-/// Connects the processes of a job by notes, keys with a value, in a store such as a shared folder.
-/// Rank 0 writes the note "writer", which contains its process_mark and a random number, for
-/// example 1f3a, chosen at each start. The names of all other notes begin with that number: rank 3
-/// writes 1f3a.here.3, and rank 0 waits for 1f3a.here.1 to 1f3a.here.7. Notes of an earlier job
-/// have another number, so that no rank reads them.
+/// Connects the processes of a job. They exchange notes (a note is a key with a value) in a store
+/// such as a shared folder. Rank 0 writes the note "writer", which contains its process_mark and a
+/// random number, for example 1f3a, chosen at each start. The names of all other notes begin with
+/// that number: rank 3 writes 1f3a.here.3, and rank 0 waits for 1f3a.here.1 to 1f3a.here.7. Notes
+/// of an earlier job have another number, so that no rank reads them.
 ///
 /// Errors: input_error, communication_timeout or engine_error, on all ranks that have arrived: the
 ///         first rank to fail writes its message for the others. wait_stopped_by_signal after a

@@ -51,10 +51,10 @@ class gloo_watch {
   [[nodiscard]] bool is_interrupted();
   /// The time of the steady clock, minus the time for which hold(true) has stopped it.
   [[nodiscard]] clock::time_point time();
-  /// With true, stops the clock of the time-outs; with false, starts it.
+  /// hold(true) stops the clock of the time-outs, and hold(false) starts it again.
   void hold(bool on);
-  /// Forgets the lengths of the waits so far, for example at the start of a job, where they are
-  /// longer than later; see signal_patience.
+  /// Forgets the lengths of all earlier waits. It is called, for example, at the start of a job,
+  /// where waits are longer than later; see signal_patience.
   void forget_waits();
 
   /// A guard that registers the buffer for which the calling thread waits while the guard exists.
@@ -79,8 +79,9 @@ class gloo_watch {
   [[nodiscard]] clock::time_point counted() const {
     return (held_since_ ? *held_since_ : clock::now()) - held_;
   }
-  // Returns true if the connection of a sentinel has failed. A wait that is aborted before it
-  // begins ends at once, and throws if the connection has failed.
+  // Returns true if the connection of a sentinel has failed. The function aborts a wait for the
+  // sentinel before the wait begins: such a wait ends at once, and throws if the connection has
+  // failed.
   static bool is_broken(buffer& sentinel);
 
   std::mutex mutex_;

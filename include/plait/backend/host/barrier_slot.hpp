@@ -24,7 +24,8 @@ namespace plait::detail {
 // and 3k+3 when it has been received.
 struct alignas(64) thread_mailbox {
   thread_barrier::counter state{0};
-  // `sent` is written by the sender before 3k+1, `received` by the receiver before 3k+3.
+  // The sender writes `sent` before it sets the counter to 3k+1; the receiver writes `received`
+  // before it sets the counter to 3k+3.
   collective_call sent, received;
 };
 

@@ -11,7 +11,7 @@
 
 namespace plait::ext {
 
-/// Owns bytes of the processor's memory, with undefined values; the destructor frees them.
+/// Owns bytes of the host's memory, with undefined values; the destructor frees them.
 ///
 /// Errors: out_of_memory.
 class host_arena {

@@ -53,7 +53,7 @@ class host_queue : public queue_calls<host_queue> {
   host_queue() = default;
   explicit host_queue(host_workspace& workspace) : workspace_(&workspace) {}
 
-  /// Does nothing: states that these bytes are not read before they are written again.
+  /// Does nothing. The call states that these bytes are not read before they are written again.
   void discard(void*, std::size_t) const {}
 
   // ---- Memory -----------------------------------------------------------------------------------
@@ -173,7 +173,7 @@ class host_queue : public queue_calls<host_queue> {
     host_maths::layer_norm_backward_parameters(dy.data, x.data, statistics.data, dgamma.data,
                                                dbeta.data, x.rows, x.columns);
   }
-  /// Computes all gradients of layer_norm by separate operations; see
+  /// Computes all gradients of layer_norm with separate operations; see
   /// layer_norm_backward_in_passes.
   template <class T, class Kept, class Sum>
   void run(operation::layer_norm_backward, in<T> dy, in<T> x, in<Kept> statistics, in<T> gamma,
@@ -280,8 +280,8 @@ class host_queue : public queue_calls<host_queue> {
 
   // ---- Losses and dropout -----------------------------------------------------------------------
 
-  /// Computes the largest of the first x.columns elements of each row; the rest of a row, up to
-  /// x.stride elements, is padding.
+  /// Computes the largest of the first x.columns elements of each row. The elements after them, up
+  /// to x.stride elements, are padding.
   template <class T, class Kept>
   void run(operation::row_max, in<T> x, matrix<Kept> max) const {
     host_maths::row_max(x.data, max.data, x.rows, x.stride, x.columns);
@@ -293,7 +293,7 @@ class host_queue : public queue_calls<host_queue> {
                                             first_class, logits.rows, logits.stride,
                                             logits.columns);
   }
-  /// Computes the results of row_max and cross_entropy_terms by these two operations; see
+  /// Computes the results of row_max and cross_entropy_terms by running these two operations; see
   /// cross_entropy_statistics_in_passes.
   template <class T, class Kept, class Target>
   void run(operation::cross_entropy_statistics, in<T> logits, in<std::int32_t> labels,

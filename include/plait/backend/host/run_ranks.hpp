@@ -62,7 +62,7 @@ template <class Program>
 
   world.start();
   {
-    lean_vector<std::jthread> threads;  // its destructor joins
+    lean_vector<std::jthread> threads;  // its destructor joins the threads
     try {
       threads.reserve(static_cast<std::size_t>(world.size()));
       for (int rank = 1; rank < world.size(); ++rank) threads.push_back(std::jthread(run, rank));

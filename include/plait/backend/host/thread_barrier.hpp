@@ -32,7 +32,7 @@ struct thread_options {
 
 namespace detail {
 
-/// Returns `options` after a check of its numbers.
+/// Checks the numbers in `options` and returns `options`.
 ///
 /// Errors: input_error if a number is not in its range.
 [[gnu::cold]] thread_options const& checked(thread_options const& options);
@@ -60,7 +60,8 @@ class thread_barrier {
     std::span<int const> awaited;
     collective_call const* call;
     std::vector<int> const* members;
-    // Instead of certain_from: the buffers are in use while the count is odd.
+    // True if `certain_from` is not used: instead, other ranks use this rank's buffers while the
+    // count is odd.
     bool is_certain_if_odd = false;
 
     bool over() const;

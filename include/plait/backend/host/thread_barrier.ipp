@@ -66,7 +66,8 @@ PLAIT_DECL void thread_barrier::wake(std::span<int const> ranks) {
   for (int const rank : ranks) {
     auto& sleeper = ranks_[static_cast<std::size_t>(rank)];
     if (!sleeper.asleep.load()) continue;
-    if (!locked) {  // after this, a rank that read the counter too early already waits for its bell
+    if (!locked) {  // when the mutex is free, a rank that read the counter too early already waits
+                    // for its bell
       std::scoped_lock const lock{mutex_};
       locked = true;
     }

@@ -47,11 +47,11 @@ struct flight_entry {
   std::uint32_t caller;  ///< number of the trainer, 0 for a call outside of a trainer
   std::int32_t peer;     ///< world rank of the root or of the message's peer; -1 for other calls
   std::uint16_t group;   ///< index of the flight_group
-  std::uint8_t kind;     ///< plait::ext::collective
+  std::uint8_t kind;     ///< a value of plait::ext::collective
   std::atomic<flight_site> where;
   char element_kind;
   std::uint8_t element_bytes;
-  std::uint8_t operation;  ///< plait::ext::reduction
+  std::uint8_t operation;  ///< a value of plait::ext::reduction
   std::uint8_t unused;
   std::int32_t tag;
   std::atomic<std::uint32_t> check;
@@ -71,7 +71,7 @@ static_assert(sizeof(flight_group) == 128);
 
 struct flight_header {
   std::array<char, 8> magic;
-  std::uint32_t version, byte_order;  ///< 2 and 0x01020304
+  std::uint32_t version, byte_order;  ///< their values are 2 and 0x01020304
   std::uint32_t rank, world_size, groups, entries;
   std::uint64_t groups_at, entries_at, file_bytes, pid;
   std::atomic<std::int64_t> beat_ns;         ///< time of the last call of flight_ring::beat

@@ -55,7 +55,7 @@ class flight_record {
     return ring_ ? flight_log(*ring_, group, thread) : flight_log();
   }
 
-  /// Calls work() and records if it ends normally or by which error.
+  /// Calls work() and records how it ends: normally, or with which error.
   template <class Work>
   std::invoke_result_t<Work> during(Work work) {
     auto const finish = [this](flight_state how, char const* text) {

@@ -44,7 +44,7 @@ namespace plait::ext {
 /// that thread and returns; process_device describes how the rank waits for the result. Calls
 /// outside of a trainer, and barriers, return after they have been carried out.
 ///
-/// Cost:    one small exchange for each call, by which members compare their calls, unless
+/// Cost:    one small exchange for each call, in which members compare their calls, unless
 ///          `compare_calls` is false. plait allocates memory only in the first call of a size.
 /// Errors:  on every member, the errors of thread_communicator; if calls are not compared, calls
 ///          that differ cause errors of the engine instead. Also engine_error and

@@ -72,8 +72,9 @@ class process_device : public host_device {
   }
   [[nodiscard]] event make_event() const { return {}; }
   void record(event& now, stream on) const;
-  /// Returns at once if `on` is stream::data, because calls that are handed over to the second
-  /// thread later run after everything that this thread has done so far.
+  /// Makes stream `on` wait for an event. If `on` is stream::data, the function returns at once,
+  /// because calls that are handed over to the second thread later run after everything that this
+  /// thread has done so far.
   void wait(stream on, event const& awaited, wait_site site) const;
 
  private:

@@ -37,7 +37,7 @@ struct call_left : engine_error {
   using engine_error::engine_error;
 };
 
-/// A function by which an engine's thread waits between two polls of a call, so that it leaves the
+/// The function with which an engine's thread waits between two polls of a call. It leaves the
 /// processor to the thread that computes.
 class call_pause {
  public:
@@ -134,10 +134,10 @@ class process_group {
   detail::collective_call const* call_ = nullptr;
 };
 
-/// An engine transfers bytes between the processes of a job by a communication library, MPI or
-/// Gloo. A program makes an engine for each launch by `mpi()` or `gloo()`. It includes the headers
-/// of these functions separately, so that only one of its source files includes the library's
-/// headers.
+/// An engine transfers bytes between the processes of a job with a communication library, MPI or
+/// Gloo. A program makes an engine for each launch with `mpi()` or `gloo()`. It includes the
+/// headers of these functions separately, so that only one of its source files includes the
+/// library's headers.
 ///
 /// Threads: the rank's own thread makes groups and calls their functions. At the same time, a
 ///          second thread may call the functions of the groups that were made for it.
@@ -183,7 +183,7 @@ class process_engine {
 
   /// For an elastic job: disconnects from the earlier processes and prepares to connect to the
   /// processes of the next generation. `now`: the new rank of this process and the new number of
-  /// ranks; `where`: the store by which the processes exchange addresses.
+  /// ranks; `where`: the store through which the processes exchange addresses.
   ///
   /// Errors: input_error if the library can connect only processes that were started together.
   virtual void begin_anew(process_ranks const& now,

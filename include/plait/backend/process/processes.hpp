@@ -60,7 +60,7 @@ struct processes {
   std::chrono::milliseconds start_timeout{300'000};
   /// The component that computes sums: plait or the engine's library.
   process_reduction reduction = process_reduction::ranked;
-  /// Selects if collectives over batch axes run at the same time as computations. They run in turn
+  /// Decides if collectives over batch axes run at the same time as computations. They run in turn
   /// in any case if the engine supports one thread only, or MPI was initialised so; rank 0 then
   /// prints the reason to standard error.
   process_streams streams = process_streams::concurrent;
@@ -140,8 +140,8 @@ struct processes {
   [[nodiscard]] ext::process_ranks place_in(ext::process_engine& with, bool second_thread) const;
   [[gnu::cold]] static void say_in_turn(std::string const& why_here, int process);
 
-  /// Calls work(). If it throws, abandons the engine, except for job_ended, by which all ranks end
-  /// together.
+  /// Calls work(). If it throws, abandons the engine. After a job_ended this is not necessary,
+  /// because all ranks end together.
   template <class Work>
   static std::invoke_result_t<Work> or_abandon(ext::process_engine& with, Work work) {
     try {
@@ -154,8 +154,8 @@ struct processes {
     }
   }
 
-  /// The groups that have been made. The key is true for groups that the second thread calls, and
-  /// the process numbers of the members.
+  /// The groups that have been made. The key of a group has two parts: true if the second thread
+  /// calls the group, and the process numbers of the members.
   using process_groups =
       std::map<std::pair<bool, std::vector<int>>, std::shared_ptr<ext::process_group>>;
 

@@ -19,9 +19,9 @@
 
 namespace plait::ext {
 
-/// A file by which one process of a job passes bytes to the other processes, which must all see its
-/// file system. The file appears only when it is complete, and only its user can read it. It
-/// contains the name of the job, so that no process uses a file that another job has left.
+/// A file through which one process of a job passes bytes to the other processes, which must all
+/// see its file system. The file appears only when it is complete, and only its user can read it.
+/// It contains the name of the job, so that no process uses a file that another job has left.
 class rendezvous_file {
  public:
   /// `job`: a text that is equal in all processes of a job and differs between jobs, if the

@@ -7,7 +7,7 @@
 
 namespace plait::detail {
 
-/// A key-value store by which processes exchange addresses until they are connected, such as a
+/// A key-value store through which processes exchange addresses until they are connected, such as a
 /// folder. Keys are short words of letters, digits and dots.
 ///
 /// Errors: input_error, with a text that names the store.

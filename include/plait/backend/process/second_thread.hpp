@@ -32,7 +32,7 @@ namespace plait::detail {
 /// Threads: used by the rank's own thread; only the second thread calls pause().
 class second_thread final : public call_pause {
  public:
-  /// A call that is handed over; the second thread carries it out by carry_out(of, call,
+  /// A call that is handed over; to carry it out, the second thread calls carry_out(of, call,
   /// tensor_bytes).
   struct handed_call {
     void (*carry_out)(void* of, collective_call const& call, std::size_t tensor_bytes) = nullptr;

@@ -10,8 +10,8 @@ namespace plait::detail {
 
 /// Decides when a rank stops waiting for other ranks after a signal that stop_on_signals has
 /// caught. Normally all ranks agree to stop at the end of the step, so a wait that other ranks will
-/// end must not be ended by the signal. The rank therefore continues to wait for two seconds, or
-/// for twice the longest wait within a step so far if that is longer. For example, if waits took up
+/// end must not be ended by the signal. The rank therefore continues to wait for two seconds or, if
+/// this is longer, for twice the longest earlier wait within a step. For example, if waits took up
 /// to 5 s, it waits for 10 s.
 ///
 /// Threads: used by one thread, which polls a wait every few milliseconds.
@@ -30,7 +30,7 @@ class signal_patience {
   [[nodiscard]] std::chrono::milliseconds waited(clock::time_point now = clock::now()) const {
     return std::chrono::duration_cast<std::chrono::milliseconds>(now - since_);
   }
-  /// Forgets the lengths of the waits so far: at the start of a job they are long, since ranks
+  /// Forgets the lengths of all earlier waits. At the start of a job waits are long, since ranks
   /// become ready at different times.
   void forget() { longest_ = {}; }
 

@@ -11,7 +11,7 @@
 
 namespace plait::detail {
 
-/// The path of the file or folder by which processes connect to each other.
+/// The path of the file or folder through which processes connect to each other.
 struct store_place {
   std::filesystem::path path;
   bool is_of_one_start = false;  ///< true if no other start of a job will use this path

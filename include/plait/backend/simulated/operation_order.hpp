@@ -25,10 +25,11 @@ enum class simulated_order {
 namespace plait::detail {
 
 // Orders the streams of all ranks by urgency: the most urgent stream that can continue executes the
-// next operation. In adversarial order, urgencies are random. Each stream has an urgency of its
-// own, or all streams of a rank have similar urgencies, or the same stream of all ranks has similar
-// urgencies. Urgencies are redrawn after each operation, or after 8, 64 or 1024 operations on
-// average. The seed decides once which of these variants a run uses.
+// next operation. In adversarial order, urgencies are random, in one of three variants: each stream
+// has an urgency of its own, all streams of a rank have similar urgencies, or streams of the same
+// kind have similar urgencies on all ranks. Urgencies are redrawn after each operation, or after 8,
+// 64 or 1024 operations on average. The seed decides once which variant and which frequency a run
+// uses.
 //
 // Source: Burckhardt, Kothari, Musuvathi, Nagarakatte, "A randomized scheduler with probabilistic
 //         guarantees of finding bugs", ASPLOS 2010 (random priorities with few changes).

@@ -67,12 +67,14 @@ class shadow_memory {
   }
   [[nodiscard]] auto not_found() const { return arenas_.end(); }
 
-  // Checks and notes a read. If the range has a race and undefined bytes, the race is returned. A
-  // race with an operation that made the bytes undefined is returned as state::undefined with a
-  // number: the actual fault may be that the operation which should write the bytes is late.
+  // Checks and records a read, and returns the fault that it finds. If the range has a race and
+  // also undefined bytes, the race is returned. A race with an operation that made the bytes
+  // undefined is returned as state::undefined with a number: the actual fault may be that the
+  // operation which should write the bytes is late.
   finding read(address begin, address end, accessor const& by);
 
-  // Checks and notes a write. `is_defined` is false if the new values are undefined.
+  // Checks and records a write, and returns the race that it finds. `is_defined` is false if the
+  // new values are undefined.
   finding write(address begin, address end, accessor const& by, bool is_defined);
 
   // Notes that all operations so far have ended and that every later operation knows this.

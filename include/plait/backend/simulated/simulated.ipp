@@ -24,7 +24,7 @@ PLAIT_DECL void simulated::run_all(ext::mesh_groups const& groups,
   auto const ids = declare_groups(groups, [&](std::vector<int> members, ext::axis_set over) {
     return world.add_group(std::move(members), stream_of(over));
   });
-  // The thread_world is used only to start and join the threads; they communicate by `world`.
+  // The thread_world is used only to start and join the threads; they communicate through `world`.
   ext::thread_world launcher(grid.world_size());
   try {
     run_ranks(launcher, [&](int rank) {

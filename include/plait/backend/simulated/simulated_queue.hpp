@@ -107,7 +107,7 @@ class simulated_queue : public queue_calls<simulated_queue> {
     cross_entropy_statistics_in_passes(*this, logits, labels, max, terms, target);
   }
 
-  // ---- Blocks that a list of ranges names -------------------------------------------------------
+  // ---- Operations on blocks that a list of ranges describes -------------------------------------
 
   template <class Arena>
   void run(operation::adamw row, in<adamw_numbers> numbers, Arena const& of,
@@ -159,8 +159,9 @@ class simulated_queue : public queue_calls<simulated_queue> {
     rank_->enqueue(on_, name, std::move(work));
   }
 
-  /// Returns if operand `number` is read, written or added to: by the operation's row or, for
-  /// operands that are not in the row, by the constness of their elements.
+  /// Returns how an operation uses its operand `number`: reads it, writes it or adds to it. The
+  /// operation's row states this. For an operand that is not in the row, the constness of its
+  /// elements decides.
   template <class Row>
   static operation::operand role_of(int number, bool is_const) {
     operation::operand role;
@@ -180,7 +181,8 @@ class simulated_queue : public queue_calls<simulated_queue> {
     places[number] = {of.data, of.end(), row.operands[number].is_written};
     ++number;
   }
-  static void note(operation::signature const&, place*, int&, auto const&) {}  // a number
+  // Does nothing for an argument that is a number, because a number has no memory.
+  static void note(operation::signature const&, place*, int&, auto const&) {}
   /// Checks that no result overlaps an operand that is read, except that it may begin at the same
   /// address if the operation's row contains "in place".
   ///
@@ -236,7 +238,8 @@ class simulated_queue : public queue_calls<simulated_queue> {
     if (f.key.step != nullptr) touch<Row, IsRead>(now, number, f.key);
   }
   template <class Row, bool IsRead>
-  static void touch(executed&, int&, auto const&) {}  // a number
+  // Does nothing for an argument that is a number, because a number has no memory.
+  static void touch(executed&, int&, auto const&) {}
 
   template <bool IsRead, class View>
   static void touch_view(executed& now, View const& of) {

@@ -159,7 +159,8 @@ class simulated_rank {
     std::uint32_t notes_forgotten = 0;
     std::vector<vector_clock> records;
     std::uint64_t records_enqueued = 0;
-    // Number of the first records that are known to be over and are not stored.
+    // The number of records, counted from the first, that are known to be over and are no longer
+    // stored.
     std::uint64_t records_forgotten = 0;
   };
 

@@ -13,8 +13,9 @@
 #include "plait/backend/simulated/simulated_operation.hpp"
 #include "plait/core/header_only.hpp"
 
-// Carries out a collective: functions that take the calls of all members of a group, in the order
-// of the members. A message between two ranks has two calls: the sender's and then the receiver's.
+// Functions that carry out a collective. They take the calls of all members of a group, in the
+// order of the members. A message between two ranks has two calls: first the sender's, then the
+// receiver's.
 
 namespace plait::detail {
 

@@ -131,7 +131,7 @@ class simulated_world {
   [[nodiscard]] int partner_of(stream_call_item const& message) const {
     return group_at(message.group).members[std::size_t(message.call.other)];
   }
-  // Returns the stream of the peer that has the peer's call of a message; for a message on a
+  // Returns the stream of the peer that contains the peer's call for a message; for a message on a
   // channel, this is the peer's channel in the opposite direction.
   [[nodiscard]] stream partner_stream(int rank, stream_call_item const& message) const;
   // Returns true if the next call of `other` receives the message that `rank` sends, or sends the

@@ -23,8 +23,9 @@
 #include "plait/backend/cuda/device/cuda_handles.hpp"
 #include "plait/core/bfloat16.hpp"
 
-// Attention by cuDNN, through its front end. Exactly one source file of a program includes this
-// header, because it defines plait::cudnn_attention() and takes half a minute to compile.
+// Attention that cuDNN computes, called through cuDNN's front end. Exactly one source file of a
+// program includes this header, because it defines plait::cudnn_attention() and takes half a minute
+// to compile.
 static_assert(
     CUDNN_FRONTEND_VERSION >= 12200,
     "plait/backend/cuda/attention/cudnn_attention.hpp needs cudnn-frontend 1.22 or newer");

@@ -105,7 +105,7 @@ class cuda_device {
 
   [[nodiscard]] cuda_place place() const { return state_->place; }
 
-  /// Allocates memory of the device, by one call of cudaMalloc.
+  /// Allocates memory of the device, with one call of cudaMalloc.
   [[nodiscard]] arena allocate(std::size_t bytes) { return arena(state_->allocate(bytes), bytes); }
 
   void upload(void const* from, void* to, std::size_t bytes) {

@@ -153,7 +153,8 @@ class cuda_queue : public cuda_products<cuda_queue>, public queue_calls<cuda_que
     try {
       call_kernel(kernel, *this, views...);
     } catch (std::exception const&) {
-      // A library may report an invalid recording as another error.
+      // The recording is checked first, because a library may report an invalid recording as
+      // another error.
       state_->require_capture_goes_on(on_);
       throw;
     }
@@ -191,8 +192,9 @@ class cuda_queue : public cuda_products<cuda_queue>, public queue_calls<cuda_que
                                                  dgamma.data, dbeta.data, scratch_of_sums<S>(x, 2),
                                                  x.rows, x.columns);
   }
-  /// Uses one kernel that reads dy and x only once, if cuda_options::one_pass_layer_norm is set and
-  /// the shape allows it. If `sum` is given, writes dx + added to `sum` and leaves dx unchanged.
+  /// Computes the gradients of a layer norm. If cuda_options::one_pass_layer_norm is set and the
+  /// shape allows it, one kernel computes them and reads dy and x only once. If `sum` is given,
+  /// writes dx + added to `sum` and leaves dx unchanged.
   template <class T, class S>
   void run(operation::layer_norm_backward, in<T> dy, in<T> x, in<kept<T>> statistics, in<T> gamma,
            matrix<T> dx, matrix<S> dgamma, matrix<S> dbeta, in<T> added, matrix<T> sum) const {
@@ -264,8 +266,8 @@ class cuda_queue : public cuda_products<cuda_queue>, public queue_calls<cuda_que
       }
     (void)scratch_of_products<T>(of);
   }
-  /// Computes attention whose query, key and value are adjacent. In bfloat16, the engine of
-  /// cuda_options::attention computes forward and backward of the shapes that it accepts.
+  /// Computes attention whose query, key and value are adjacent in memory. In bfloat16, the engine
+  /// of cuda_options::attention computes forward and backward of the shapes that it accepts.
   template <class T>
   void run(operation::attention_side_by_side, in<T> qkv, matrix<T> y, matrix<kept<T>> log_sum,
            equal_heads const& of) const {
@@ -323,8 +325,9 @@ class cuda_queue : public cuda_products<cuda_queue>, public queue_calls<cuda_que
                                               terms.data, first_class, logits.rows, logits.stride,
                                               logits.columns);
   }
-  /// Uses one kernel that reads the logits only once, if cuda_options::one_pass_cross_entropy is
-  /// set.
+  /// Computes the maximum and the terms of each row for a cross-entropy. If
+  /// cuda_options::one_pass_cross_entropy is set, one kernel computes them and reads the logits
+  /// only once.
   template <class T, class Target>
   void run(operation::cross_entropy_statistics, in<T> logits, in<std::int32_t> labels,
            matrix<kept<T>> max, matrix<kept<T>> terms, Target target) const {

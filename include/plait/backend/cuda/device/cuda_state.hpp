@@ -94,9 +94,9 @@ class cuda_state {
   // it, too. If none is large enough, memory is added. It is never freed, because recorded graphs
   // contain its address.
   //
-  // The first allocation of each stream is by cudaMalloc, and NCCL may let other GPUs read it.
-  // Later allocations are by cudaMallocAsync, from the device's pool, because cudaMalloc could wait
-  // for a GPU whose kernel waits for this rank.
+  // The first allocation of each stream is made with cudaMalloc, and NCCL may let other GPUs read
+  // it. Later allocations are made with cudaMallocAsync, from the device's pool, because cudaMalloc
+  // could wait for a GPU whose kernel waits for this rank.
   std::byte* scratch(stream which, std::size_t bytes) {
     auto& pieces = scratch_[static_cast<std::size_t>(which)];
     auto const size = [](device_bytes const& piece) { return piece.get_deleter().bytes; };
@@ -341,9 +341,11 @@ class cuda_state {
   std::unique_ptr<attention_engine> engine_;
   std::map<attention_shape, std::unique_ptr<prepared_attention>> attentions_{};
   std::set<std::string> said_{};
-  std::shared_ptr<std::size_t> held_ = std::make_shared<std::size_t>(0);  // allocated bytes
+  // The number of bytes that the rank has allocated on its device.
+  std::shared_ptr<std::size_t> held_ = std::make_shared<std::size_t>(0);
   std::vector<std::weak_ptr<executable_handle>> recorded_{};
-  std::array<std::vector<device_bytes>, std::size_t(stream_count)> scratch_{};  // sorted by size
+  // The scratch memory of each stream, sorted by size.
+  std::array<std::vector<device_bytes>, std::size_t(stream_count)> scratch_{};
   std::array<event_handle, std::size_t(stream_count)> joins_{};
   std::array<stream_handle, std::size_t(stream_count)> streams_{};
 };

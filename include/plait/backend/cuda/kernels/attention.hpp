@@ -24,7 +24,8 @@ struct attention_memory {
 }  // namespace detail
 
 // A block computes a tile of queries of one head of one sample. It loops over all keys that any of
-// these queries sees, and rescales the sums so far when a larger score appears (online softmax).
+// these queries sees, and when a larger score appears, rescales the sums that it has computed until
+// then (online softmax).
 template <class Sizes, int V, class T, class Extents>
 __global__ __launch_bounds__(detail::tile_threads, Sizes::blocks) void attention_kernel(
     typename Extents::template operands<T const> in, T* out, accumulate_t<T>* log_sum,

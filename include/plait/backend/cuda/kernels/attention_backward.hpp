@@ -27,8 +27,8 @@ struct attention_backward_memory {
 };
 
 // Computes, from the tiles in shared memory, the probabilities of this thread's pairs of a query
-// and a key, and the gradients with respect to the scores times `scale`. Both are 0 if the query
-// does not see the key.
+// and a key, and the gradients with respect to the scores, multiplied by `scale`. Both are 0 if the
+// query does not see the key.
 template <class Sizes, class Extents, class A>
 __device__ __forceinline__ void remake_scores(attention_backward_memory<Sizes> const& memory,
                                               A const* log_sum, A const* products,
@@ -94,8 +94,8 @@ __global__ void row_products_kernel(T const* a, T const* b, accumulate_t<T>* pro
   if (row < rows && threadIdx.x % detail::product_threads == 0) products[row] = sum;
 }
 
-// The second launch bound is the number of blocks for each multiprocessor. With 0, nvcc chooses the
-// number itself; the result is the same number, but without spilling registers.
+// The second launch bound is the number of blocks for each multiprocessor. With 0, nvcc chooses
+// this number itself. It then reaches the same number, but without spilling registers.
 template <class Sizes, int V, class T, class Extents>
 __global__ __launch_bounds__(
     detail::tile_threads,

@@ -9,7 +9,7 @@
 #include "plait/backend/cuda/kernels/tensor_cores.hpp"
 #include "plait/tensor/functions.hpp"
 
-// Attention on tensor cores, for bfloat16 and heads of up to 64 columns, by tiles of 64 queries and
+// Attention on tensor cores, for bfloat16 and heads of up to 64 columns, in tiles of 64 queries and
 // 64 keys. A block has 8 warps; warp w computes rows 16 (w % 4) to 16 (w % 4) + 15 and columns 32
 // (w / 4) to 32 (w / 4) + 31 of each product. It is not documented which thread has which element
 // of a product on tensor cores, so scores are exchanged through shared memory, and the weighted sum
@@ -184,9 +184,9 @@ __global__ __launch_bounds__(core_threads, 3) void attention_core_kernel(
     tile_largest = reduce_score_row(tile_largest, greater);
     float const base = exponent_base<Extents>(tile_largest);
     total *= functions::exponential(largest - base);
-    for_each_score(first_key, [&](int, float score) {  // computed once more, to save registers
-      total += functions::exponential(score - base);
-    });
+    // The scores are computed once more, because keeping them would take too many registers.
+    for_each_score(first_key,
+                   [&](int, float score) { total += functions::exponential(score - base); });
     largest = tile_largest;
   }
   total = reduce_score_row(total, [](float a, float b) { return a + b; });
@@ -213,9 +213,9 @@ __global__ __launch_bounds__(core_threads, 3) void attention_core_kernel(
              extents.sequence, extents.head_width);
 }
 
-// Computes, from the tiles of queries and keys in shared memory, the probabilities and the
-// gradients with respect to the scores times `scale`. Both are 0 if the query does not see the key.
-// Ends with a barrier of the block.
+// Computes, from the tiles of queries and keys in shared memory, the probabilities, and the
+// gradients with respect to the scores, multiplied by `scale`. Both are 0 if the query does not see
+// the key. Ends with a barrier of the block.
 template <class Extents>
 __device__ __forceinline__ void remake_core_scores(attention_backward_core_memory& memory,
                                                    float const* log_sum, float const* products,

@@ -94,7 +94,8 @@ struct general_extents : ext::attention_shape {
   struct place_type {
     unsigned sample, head, key_head, row;
   };
-  static constexpr bool sees_every_tile = false;  // the window of an earlier query begins earlier
+  // With a window, a later query may see no key of a tile that an earlier query sees.
+  static constexpr bool sees_every_tile = false;
 
   PLAIT_HOST_DEVICE constexpr ext::attention_options mask() const { return options; }
   PLAIT_HOST_DEVICE constexpr unsigned group() const {

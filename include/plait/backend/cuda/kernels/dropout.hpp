@@ -12,7 +12,7 @@ namespace plait::cuda_kernels {
 
 namespace detail {
 
-/// The number of random words in a random_block; so many adjacent elements share a block.
+/// The number of random words in a random_block; as many adjacent elements share a block.
 inline constexpr int words = 4;
 
 }  // namespace detail

@@ -246,7 +246,7 @@ __global__ void combine_kernel(Join join, source_table<T> sources, int count, T*
     auto const first = load<V>(sources.of[0] + i);
     PLAIT_UNROLL
     for (int v = 0; v < V; ++v) values[v] = static_cast<A>(first.value[v]);
-    PLAIT_UNROLL  // with constant indices, the table is not copied to memory
+    PLAIT_UNROLL  // makes all indices constants, so that the table is not copied to memory
         for (int source = 1; source < most_sources; ++source) {
       if (source >= count) break;
       auto const next = load<V>(sources.of[source] + i);
@@ -262,7 +262,7 @@ __global__ void combine_kernel(Join join, source_table<T> sources, int count, T*
 
 /// out[i] = join(join(sources[0][i], sources[1][i]), sources[2][i]) and so on, in order; `join` is
 /// `plus` or `maximum`. out may be one of the sources. For more than most_sources sources, call it
-/// several times, with the result so far as the first source.
+/// several times, each time with the result of the previous call as the first source.
 template <launcher Launch, class Join, class T>
 void combine(Launch launch, Join join, source_table<T> const& sources, int count, T* out,
              std::size_t n) {

@@ -22,7 +22,7 @@ struct warp_sums {
   A of[block_warps];
 };
 
-/// Returns the sum of `value` over the threads of the block, to all threads.
+/// Adds `value` over the threads of the block and returns the sum, on all threads.
 template <class A>
 __device__ __forceinline__ A block_sum(A value) {
   auto& memory = shared_memory<warp_sums<A>>();

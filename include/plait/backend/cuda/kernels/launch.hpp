@@ -45,7 +45,7 @@ inline constexpr unsigned whole_warp = 0xFFFFFFFFu;
 inline constexpr int block_threads = 256;
 inline constexpr int block_warps = block_threads / warp_threads;
 
-/// The number of elements of type T in 16 bytes, the most that a thread loads or stores by one
+/// The number of elements of type T in 16 bytes, the most that a thread loads or stores with one
 /// instruction.
 template <class T>
 inline constexpr int vector_elements = 16 / static_cast<int>(sizeof(T));
@@ -87,7 +87,7 @@ struct element_range {
 
 /// Launches a kernel over n elements. If the addresses allow vectors, `wide`, which processes packs
 /// of V elements, gets all complete packs. `narrow`, which processes single elements, gets the
-/// rest. Each kernel gets the arguments, and then its element_range.
+/// remaining elements. Each kernel gets the arguments, and then its element_range.
 template <int V, class Launch, class Kernel, class... Arguments>
 void launch_packs(Launch launch, bool vectors, std::size_t n, Kernel wide, Kernel narrow,
                   Arguments... arguments) {
@@ -105,7 +105,7 @@ void launch_packs(Launch launch, bool vectors, std::size_t n, Kernel wide, Kerne
 template <class A>
 inline constexpr A minus_infinity = -std::numeric_limits<A>::infinity();
 
-/// V adjacent elements, which a thread loads or stores by one instruction. Their address is a
+/// V adjacent elements, which a thread loads or stores with one instruction. Their address is a
 /// multiple of their total size.
 template <class T, int V>
 struct alignas(V * sizeof(T)) pack {
@@ -126,7 +126,7 @@ template <class T, int V>
 struct two_packs {
   pack<T, V> first, second;
 
-  /// Returns the sums of the elements of the two packs, each rounded once.
+  /// Returns the element-wise sum of the two packs; each sum is rounded once.
   [[nodiscard]] __device__ __forceinline__ pack<T, V> sum() const {
     using A = accumulate_t<T>;
     pack<T, V> values;

@@ -304,8 +304,8 @@ __global__ __launch_bounds__(block_threads, Blocks) void layer_norm_backward_ker
 }
 
 /// Computes layer_norm_backward_parameters, layer_norm_backward_input and, if `added` is not null,
-/// the sum of dx and added, by one kernel that reads dy and x only once. The bits are the same as
-/// by separate kernels. dx may be dy or added. Does nothing and returns false if the sums are not
+/// the sum of dx and added, with one kernel that reads dy and x only once. The bits are the same as
+/// with separate kernels. dx may be dy or added. Does nothing and returns false if the sums are not
 /// float, if the sums of all columns do not fit into a warp's registers, or if the addresses do not
 /// allow vectors.
 ///

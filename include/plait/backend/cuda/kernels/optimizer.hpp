@@ -55,7 +55,8 @@ __device__ __forceinline__ void for_each_update(update_range const* ranges, int 
   }
 }
 
-// Works like launch_packs, for kernels that call for_each_update once.
+// Launches a kernel that calls for_each_update once, over `count` elements: packs of V elements if
+// the addresses allow vectors, else single elements; see launch_packs.
 template <int V, class Scalars, class Launch, class Kernel, class... Arguments>
 void launch_update(Launch launch, bool vectors, std::size_t count, Kernel wide, Kernel narrow,
                    Arguments... arguments) {
@@ -287,7 +288,7 @@ __global__ __launch_bounds__(block_threads) void squares_kernel(T const* x,
     sum += value * value;
   };
   bool const vectors = reinterpret_cast<std::uintptr_t>(from) % (sizeof(T) * wide) == 0;
-  std::size_t const whole = vectors ? end - (end - begin) % wide : begin;  // end of whole packs
+  std::size_t const whole = vectors ? end - (end - begin) % wide : begin;  // end of the whole packs
   for_each_step<block_threads * wide>(begin + threadIdx.x * wide, whole, [&](std::size_t i) {
     auto const values = load<wide>(from + i);
     PLAIT_UNROLL
@@ -348,7 +349,7 @@ void clip_factor(Launch launch, double const* squares, std::size_t count, double
 
 template <class T>
 __global__ void check_finite_kernel(T const* loss, T const* norm, T* factor) {
-  *factor += (*loss - *loss) + (*norm - *norm);  // adds 0 or NaN
+  *factor += (*loss - *loss) + (*norm - *norm);  // adds 0, or NaN if either is not finite
 }
 
 /// Sets *factor to NaN if *loss or *norm is not finite.

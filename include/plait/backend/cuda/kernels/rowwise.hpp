@@ -28,8 +28,8 @@ constexpr std::size_t column_slices(std::size_t rows, std::size_t columns) {
   return smaller(divide_up(rows, 64), wanted);
 }
 
-/// Shared memory for the sums of each warp's rows. The columns of a thread are spread over it, so
-/// that all memory banks are used.
+/// The sums of each warp's rows, in shared memory. The columns of a thread are spread over this
+/// memory, so that all memory banks are used.
 template <class S, int V, int K>
 struct column_sums_memory {
   S sum[block_warps][K][V][warp_threads];
@@ -100,7 +100,7 @@ __global__ void add_slices_kernel(S const* partial, column_targets<S, K> targets
     for_each_step<1>(0, slices,
                      [&](std::size_t slice) { sum += partial[slice * K * columns + i]; });
     S* to = targets.of[0] + i;
-    PLAIT_UNROLL  // with constant indices, the targets are not copied to memory
+    PLAIT_UNROLL  // makes all indices constants, so that the targets are not copied to memory
         for (std::size_t k = 1; k < K; ++k) if (i >= k * columns) to =
             targets.of[k] + (i - k * columns);
     *to += sum;

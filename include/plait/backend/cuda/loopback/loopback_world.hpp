@@ -22,7 +22,7 @@ struct loopback_group {
   }
   struct member_events {
     event_handle ready, done;
-    std::vector<event_handle> received;  // for each sender, the copy of its message
+    std::vector<event_handle> received;  // for each sender, the event after the copy of its message
   };
   thread_group table;
   std::vector<member_events> events;  // each member creates its own element
@@ -32,8 +32,8 @@ struct loopback_group {
 
 namespace plait::ext {
 
-/// The state that the ranks of one process share when they exchange data by loopback_communicators:
-/// the groups, and the barrier in which their threads wait for each other.
+/// The state that the ranks of one process share when they exchange data through
+/// loopback_communicators: the groups, and the barrier in which their threads wait for each other.
 ///
 /// Threads: as for thread_world.
 class loopback_world {

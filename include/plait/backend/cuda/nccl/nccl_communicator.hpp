@@ -96,7 +96,7 @@ class nccl_group {
   bool open_ = true;
 };
 
-/// One rank's member of a group of GPUs that communicate by NCCL. A call puts its work into the
+/// One rank's member of a group of GPUs that communicate with NCCL. A call puts its work into the
 /// group's stream and returns. Its buffers are in the memory of the rank's device and must not be
 /// used outside the stream until the stream is synchronized.
 ///

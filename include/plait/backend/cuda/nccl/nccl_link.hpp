@@ -106,7 +106,7 @@ class nccl_link final : public stream_user {
     return concat({"NCCL group ", ranks_in_braces(members_)});
   }
 
-  // Makes one call of NCCL, by work(communicator), which returns an ncclResult_t.
+  // Makes one call of NCCL: calls work(communicator), which returns an ncclResult_t.
   template <class Work>
   void issue(collective_call const& call, Work work) {
     begin(call);
@@ -114,7 +114,7 @@ class nccl_link final : public stream_user {
     settle(work(*comm_), nullptr);
   }
 
-  // Functions of stream_user.
+  // The functions that the base class stream_user requires.
   void check() override {
     if (*comm_ == nullptr) return;
     ncclResult_t now = ncclSuccess;
@@ -152,7 +152,7 @@ class nccl_link final : public stream_user {
     return config;
   }
 
-  // Creates the communicator by make() and registers it with the device. If make() fails, the
+  // Calls make() to create the communicator, and registers it with the device. If make() fails, the
   // communicator is aborted here, since no destructor will run.
   template <class Make>
   void register_with_device(Make make) {

@@ -91,7 +91,7 @@ class cuda_products {
     }
     matmul_in_passes(queue(), a, b, c, lie, then);
   }
-  /// Computes a matrix product and sums over an operand, the gradient of a bias. With
+  /// Computes a matrix product and sums over an operand, which are the gradient of a bias. With
   /// cuda_options::fused_bias_gradient, and operands in bfloat16, cuBLASLt computes the sums in
   /// float together with the product, and a small kernel adds them to the existing sums.
   template <class A, class C, class S>

@@ -54,8 +54,8 @@ struct matrix_product {
     return static_cast<unsigned>(address & (~address + 1));
   }
 
-  // Lowers the alignment of c to the alignment of `added`, the matrix that is added instead of c,
-  // unless `added` is null.
+  // Lowers the alignment of c to the alignment of `added`, the matrix that is added to the product
+  // in place of the old c. If `added` is null, changes nothing.
   void align_to(void const* added) {
     if (added != nullptr) alignment[2] = std::min(alignment[2], alignment_of(added));
   }
@@ -94,8 +94,8 @@ matrix_product product_of(bool a_transposed, bool b_transposed, std::size_t m, s
           .alignment = {aligned(a), aligned(b), aligned(c)}};
 }
 
-// The operands of an epilogue in addition to c. `added`: the matrix that is added instead of c.
-// `row`: the row that is added to each row. `before`: the values before a function or its
+// The operands of an epilogue in addition to c. `added`: the matrix that is added in place of the
+// old c. `row`: the row that is added to each row. `before`: the values before a function or its
 // derivative, in the layout of c. `sums`: the sums over an operand, at the beginning of the
 // workspace.
 struct epilogue_operands {
@@ -105,7 +105,7 @@ struct epilogue_operands {
   float* sums = nullptr;
 };
 
-// Computes the matrix products of one rank by cuBLASLt. For each shape it requests the library's
+// Computes the matrix products of one rank with cuBLASLt. For each shape it requests the library's
 // algorithms once and keeps the first that runs, or the fastest if the options say so; therefore
 // equal products are always computed by the same algorithm. The library is column-major, so it gets
 // the transposed problem: c^T = b^T a^T.

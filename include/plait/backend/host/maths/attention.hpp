@@ -74,7 +74,7 @@ struct attention_blocks {
     return {ext::visible_keys(shape.options, first, shape.sequence).first,
             ext::visible_keys(shape.options, first + queries - 1, shape.sequence).last};
   }
-  // Returns the part of these keys to which `query` attends, relative to keys.first.
+  // Returns the part of `keys` to which `query` attends; its indices are counted from keys.first.
   template <class A>
   visible_part part_of(std::size_t query, ext::key_range const& keys) const {
     auto const seen = ext::visible_keys(shape.options, query, shape.sequence);
@@ -101,7 +101,7 @@ void attention_forward(ext::attention_shape const& shape,
   if (sequence == 0) return;
   detail::attention_blocks const blocks{shape};
   std::size_t const q_stride = batch * in.query_stride, k_stride = batch * in.key_stride;
-  std::size_t const o_stride = batch * heads * head_width;  // all from position to position
+  std::size_t const o_stride = batch * heads * head_width;  // strides between positions
   A const scale = detail::attention_scale<A>(head_width);
   for (std::size_t sample = 0; sample < batch; ++sample) {
     for (std::size_t head = 0; head < heads; ++head) {
@@ -116,7 +116,7 @@ void attention_forward(ext::attention_shape const& shape,
         T const* const k = in.k + of_key + seen.first * k_stride;
         T const* const v = in.v + of_key + seen.first * k_stride;
         matmul<A>(no, yes, queries, keys, head_width, scale, q + first * q_stride, q_stride, k,
-                  k_stride, 0, scratch, keys);  // result (queries, keys)
+                  k_stride, 0, scratch, keys);  // shape of the result: (queries, keys)
         for (std::size_t i = 0; i < queries; ++i) {
           A* const scores = scratch + i * keys;
           auto const part = blocks.template part_of<A>(first + i, seen);
@@ -125,7 +125,7 @@ void attention_forward(ext::attention_shape const& shape,
           host_maths::scale(1 / sum, scores, scores, part.count);
         }
         matmul<A>(no, no, queries, head_width, keys, 1, scratch, keys, v, k_stride, 0,
-                  o + first * o_stride, o_stride);  // result (queries, head_width)
+                  o + first * o_stride, o_stride);  // shape of the result: (queries, head_width)
       }
     }
   }
@@ -149,7 +149,7 @@ void attention_backward(ext::attention_shape const& shape,
   constexpr std::size_t block = ext::attention_query_block;
   detail::attention_blocks const blocks{shape};
   std::size_t const q_stride = batch * in.query_stride, k_stride = batch * in.key_stride;
-  std::size_t const o_stride = batch * heads * head_width;  // all from position to position
+  std::size_t const o_stride = batch * heads * head_width;  // strides between positions
   A const scale = detail::attention_scale<A>(head_width);
   A* const probabilities = scratch;
   A* const dscores = scratch + ext::attention_scratch(sequence);
@@ -161,8 +161,9 @@ void attention_backward(ext::attention_shape const& shape,
       std::size_t const of_key = sample * in.key_stride + head / queries_per_key * head_width;
       std::size_t const of_out = (sample * heads + head) * head_width;
       // Goes from the last block of queries to the first. The queries of the last block attend to
-      // the last keys (to all keys if there is no window), so its results overwrite dk and dv;
-      // results of the other blocks are mostly added.
+      // the last keys (to all keys if there is no window), so the results of this block overwrite
+      // dk and dv. The results of the other blocks are added, except at keys that no earlier turn
+      // of the loop has written.
       for (std::size_t number = (sequence + block - 1) / block; number-- > 0;) {
         std::size_t const first = number * block;
         std::size_t const queries = blocks.queries_from(first);
@@ -184,7 +185,7 @@ void attention_backward(ext::attention_shape const& shape,
         T const* const d_o = dout + of_out + first * o_stride;
         T* const dq = gradient.q + of_query + first * q_stride;
         matmul<A>(no, yes, queries, keys, head_width, scale, q, q_stride, k, k_stride, 0,
-                  probabilities, keys);  // scores (queries, keys)
+                  probabilities, keys);  // the scores, of shape (queries, keys)
         matmul<A>(no, yes, queries, keys, head_width, 1, d_o, o_stride, v, k_stride, 0, dscores,
                   keys);  // gradient with respect to the probabilities (queries, keys)
         for (std::size_t i = 0; i < queries; ++i) {
@@ -209,11 +210,11 @@ void attention_backward(ext::attention_shape const& shape,
                       [=](std::size_t key) PLAIT_INLINED { return p[key] * (ds[key] - average); });
         }
         matmul<A>(no, no, queries, head_width, keys, scale, dscores, keys, k, k_stride, 0, dq,
-                  q_stride);  // result (queries, head_width)
+                  q_stride);  // shape of the result: (queries, head_width)
         matmul<A>(yes, no, keys, head_width, queries, scale, dscores, keys, q, q_stride, keep, dk,
-                  k_stride);  // result (keys, head_width)
+                  k_stride);  // shape of the result: (keys, head_width)
         matmul<A>(yes, no, keys, head_width, queries, 1, probabilities, keys, d_o, o_stride, keep,
-                  dv, k_stride);  // result (keys, head_width)
+                  dv, k_stride);  // shape of the result: (keys, head_width)
       }
     }
   }

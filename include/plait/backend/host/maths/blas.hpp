@@ -219,7 +219,7 @@ class single_threaded_maths {
 [[nodiscard]] [[gnu::cold]] inline std::string kind_of_products() {
   choose_code_of_products();
 #if defined(PLAIT_USE_OPENBLAS)
-  // The function writes into a buffer that all threads share.
+  // The function writes into a buffer that all threads share, so it is called only once.
   static std::string const config = ::openblas_get_config();
   return config;
 #elif defined(PLAIT_USE_MKL)

@@ -8,9 +8,9 @@
 #include "plait/backend/host/maths/lanes.hpp"
 #include "plait/backend/window_shape.hpp"
 
-// Normalization of images by the mean and the variance of normalization sets, see norm_shape: a set
-// is a group of channels of one sample (group norm) or a channel of several samples (batch norm).
-// `statistics` has two elements for each set: its mean and 1 / sqrt(variance + epsilon).
+// Normalization of images with the mean and the variance of normalization sets, see norm_shape: a
+// set is a group of channels of one sample (group norm) or a channel of several samples (batch
+// norm). `statistics` has two elements for each set: its mean and 1 / sqrt(variance + epsilon).
 namespace plait::host_maths {
 
 using plait::ext::norm_shape;
@@ -187,12 +187,13 @@ template <class A, class Sum>
   }
 }
 
-// The functions below are for sets that have a channel of all samples of all ranks (synchronized
-// batch norm). `statistics` are first computed from the local samples. Five steps then replace them
-// by the statistics over all ranks: sums_of_sets, a sum over ranks, squares_of_sets, another sum
-// over ranks, and whole_statistics.
+// The functions below are for sets that each consist of one channel of all samples of all ranks
+// (synchronized batch norm). `statistics` are first computed from the local samples. Five steps
+// then replace them by the statistics over all ranks: sums_of_sets, a sum over ranks,
+// squares_of_sets, another sum over ranks, and whole_statistics.
 
-/// Computes the sum of each set's elements on this rank, from the local mean.
+/// Writes to `sums` the sum of each set's elements on this rank: the mean of these elements times
+/// their number.
 ///
 /// Shapes: statistics (channels, 2), computed with epsilon 0; sums (channels)
 template <class A>
@@ -202,7 +203,7 @@ void sums_of_sets(norm_shape const& of, A const* statistics, A* sums) {
 }
 
 /// Computes for each set the sum of (x - mean)^2 over its elements on this rank, where mean is the
-/// set's mean over all ranks; `sums` has the sums over all ranks.
+/// set's mean over all ranks, and writes it to `squares`. `sums` has the sums over all ranks.
 ///
 /// Source: Chan, Golub, LeVeque, "Algorithms for computing the sample variance", Amer. Statist. 37
 ///         (1983): the sums of squares around the local and the global mean differ by the count
@@ -220,7 +221,7 @@ void squares_of_sets(norm_shape const& of, A const* statistics, A const* sums, A
 }
 
 /// Computes the statistics over all ranks, from `sums` and `squares`, which have been summed over
-/// all ranks.
+/// all ranks, and writes them to `statistics`.
 ///
 /// Shapes: as for squares_of_sets
 template <class A>

@@ -81,8 +81,9 @@ inline void multiply_panels(std::size_t depth, T const* a, T const* b, T* sums) 
   std::memcpy(sums, accumulator, sizeof accumulator);
 }
 
-// Every element of C is summed over the inner extent in order, in blocks of depth_block, so its
-// last bits do not depend on m, n and the position of the element in C.
+// Computes C = alpha op(A) op(B) + beta C without a BLAS library. Every element of C is summed over
+// the inner extent in order, in blocks of depth_block, so the last bits of an element depend
+// neither on m and n nor on the position of the element in C.
 template <class T, class A, class B, class C>
 void portable_matmul(transpose a_is, transpose b_is, std::size_t m, std::size_t n, std::size_t k,
                      T alpha, A const* a, std::size_t lda, B const* b, std::size_t ldb, T beta,

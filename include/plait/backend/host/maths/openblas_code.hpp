@@ -65,8 +65,8 @@ struct openblas_functions {
   /// Returns the name of the code that runs; "" if the library has code for one processor only.
   char const* (*code)();
   void (*forget_code)();  ///< drops the chosen code; the next call must be choose_code
-  /// Chooses the code by the environment variable OPENBLAS_CORETYPE or, if it is not set, by the
-  /// processor.
+  /// Chooses the code that the environment variable OPENBLAS_CORETYPE names or, if it is not set,
+  /// the code for the processor.
   void (*choose_code)();
   bool (*may_be_in_use)();  ///< returns true if other threads may use the library
   bool (*is_right)();       ///< returns true if products of some sizes are right

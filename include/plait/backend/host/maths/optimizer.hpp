@@ -12,7 +12,7 @@ namespace plait::host_maths {
 namespace detail {
 
 // Replaces the elements of a block by their square roots, rounded as by std::sqrt. The function
-// uses the processor's instruction, because std::sqrt may set errno, so that compilers do not
+// uses the processor's instruction. With std::sqrt, which may set errno, compilers would not
 // vectorise the enclosing loop.
 template <class T>
 PLAIT_IN_LOOPS void take_roots(T (&values)[lanes<T>]) {
@@ -56,8 +56,8 @@ struct adamw_step {
   double gradient_scale = 1;    // factor of the gradient, applied first (clipping)
 };
 
-/// One AdamW step of n parameters, in the order of operations of torch.optim.AdamW: decay, first
-/// moment by lerp, second moment, sqrt(v) * (1 / sqrt(bias_correction2)) + epsilon, update.
+/// Makes one AdamW step for n parameters, in the order of operations of torch.optim.AdamW: decay,
+/// first moment by lerp, second moment, sqrt(v) * (1 / sqrt(bias_correction2)) + epsilon, update.
 ///
 /// Shapes: parameter, gradient, m, v (n); no operands overlap
 /// Source: Loshchilov, Hutter, "Decoupled weight decay regularization", ICLR 2019.
@@ -100,8 +100,9 @@ struct sgd_step {
   double gradient_scale = 1;  // factor of the gradient, applied first (clipping)
 };
 
-/// One step of torch.optim.SGD without dampening: buffer = momentum * buffer + g, parameter -=
-/// learning_rate * buffer. The buffer starts as zeros; with momentum 0 it may be null.
+/// Makes one step of torch.optim.SGD without dampening for n parameters: buffer = momentum * buffer
+/// + g, parameter -= learning_rate * buffer. The buffer starts as zeros; with momentum 0 it may be
+/// null.
 ///
 /// Shapes: parameter, gradient, buffer (n); no operands overlap
 template <class T, class Gradient>
