@@ -35,10 +35,10 @@ struct check_device_options {
 /// - discard() changes no byte next to its range, marks may be nested, kind() returns the same text
 ///   each time, and workspace_bytes(), if the device has it, never falls;
 /// - for each operation of operation/rows.hpp for which the queue has a kernel, the results equal
-///   the results of host_queue, in float and double, with indices of several elements and of one,
-///   and with gaps between the rows of the operands that layers store with gaps. Operands that are
-///   read do not change. Operands that are only written begin as NaN, which must not affect the
-///   result. Bytes next to operands do not change.
+///   the results of host_queue, in float and double, with several elements and with one element
+///   along each index of the operation, and with gaps between the rows of the operands that layers
+///   store with gaps. Operands that are read do not change. Operands that are only written begin as
+///   NaN, which must not affect the result. Bytes next to operands do not change.
 ///
 /// The report's `checked` begins with "no kernel for: " and the operations for which the queue has
 /// no kernel; layers that call these operations do not compile for the device. Kernels in bfloat16

@@ -25,7 +25,7 @@ inline constexpr bool calls_own_row = [] {
   return false;
 }();
 
-/// Returns text such as "on 2, 3 and 4 ranks".
+/// Returns the numbers of ranks as text, such as "on 2, 3 and 4 ranks".
 inline std::string ranks_text(std::vector<int> const& ranks) {
   std::string out = "on ";
   for (std::size_t i = 0; i < ranks.size(); ++i)
@@ -63,7 +63,7 @@ check_report report_of(std::vector<tables::tried_cut> const& cuts, auto const& f
   }
   return out;
 }
-/// Reports each slot that is saved although no body of the backward reads it.
+/// Reports each slot that is saved for the backward although no function of the backward reads it.
 template <class Memory>
 check_report check_saved(Memory const& memory) {
   auto const& g = memory.g;
@@ -84,8 +84,8 @@ check_report check_saved(Memory const& memory) {
   for (int s = 0; s < memory.saved.count; ++s)
     expect_read(ext::concat({"saved slot ", s}),
                 [&](int value) { return value == memory.saved.value[s]; });
-  // A loss also saves its input, in which it finds the rows that count; no node of the graph shows
-  // this use.
+  // A loss saves its input, too, because it finds in its input the rows that count. No node of the
+  // graph shows this use.
   if (memory.keeps_input && !g.is_loss)
     expect_read("the input",
                 [&](int value) { return g.at[value].kind == formula::node_kind::input; });
@@ -104,8 +104,8 @@ check_report check_saved(Memory const& memory) {
 /// blocks, as summands, or as equal copies, form the whole output and all whole gradients. The
 /// report lists
 ///
-/// - a form that fails the trial (in which the ranks' summands of a partial input differ, have both
-///   signs and are not zero);
+/// - a form that fails the trial. If a form takes a partial input, the ranks' summands of this
+///   input are different, have both signs and are not zero;
 /// - a cut that passes the trial although the layer has no such form;
 /// - a slot that is saved for the backward although no node of the backward reads it.
 ///

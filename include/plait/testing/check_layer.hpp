@@ -41,8 +41,8 @@ inline constexpr std::size_t checked_rows = detail::sequence_for<L> * detail::sa
 ///   of these batches add up to the gradients and the loss of one batch: no result depends on the
 ///   number of a local row or on `context.batch`. If a layer sums over samples, two data ranks that
 ///   share the samples have the results of one rank with all samples;
-/// - places without a sample, at the end of a batch or of a group, have gradient 0 and affect no
-///   other gradient, and a batch may have no sample at all;
+/// - if a batch or a group is not full, the places without a sample at its end have gradient 0 and
+///   affect no other gradient, and a batch may have no sample at all;
 /// - the `count` of a loss adds up over rows and pieces of a batch. The gradient is 0 in rows whose
 ///   targets do not count: labels that are `ext::ignored_target`, and real targets that are NaN, if
 ///   `count` leaves them out. A label outside the columns of a row is refused by `count`, or by

@@ -31,24 +31,26 @@
 
 namespace plait::testing {
 
-/// The numbers with which `check_policy` runs; the defaults suit policies of up to 4 ranks on an
+/// The settings with which `check_policy` runs; the defaults suit policies of up to 4 ranks on an
 /// axis.
 struct policy_options {
   int data_ranks = 2;    ///< size of the axis whose size is known only at launch
   int microbatches = 0;  ///< 0: as many microbatches as stages
   double clip = 0.1;     ///< limit of the gradient norm; above 0, so that norms are compared
-  /// The largest allowed difference of losses and parameters, relative to the largest of each.
+  /// The largest allowed difference of losses, relative to the largest loss, and of parameters,
+  /// relative to the largest parameter.
   double tolerance = 1e-10;
 };
 
 namespace detail {
 
 inline constexpr std::size_t checked_width = 24, checked_length = 12;
-// The number of rows of the table, of which 256 are tokens.
+// The number of rows of the token table. There are 256 tokens; the other rows are padding.
 inline constexpr std::size_t checked_vocabulary = 264;
 inline constexpr int checked_steps = 3;
 
-/// A model of features, with a gate of two branches and a loss over classes.
+/// A model that takes features. It has a gate, which multiplies two branches, and a loss over
+/// classes.
 struct checked_features {
   static constexpr auto width = checked_width;
   using gate = sequential<fan_out<nn::linear<width, 2 * width>,
@@ -64,7 +66,8 @@ struct checked_features {
   }
 };
 
-/// A model of tokens, with a padded table, attention, dropout and copies of a block.
+/// A model that takes tokens. It has a padded token table, attention, dropout and repeated copies
+/// of a block.
 struct checked_tokens {
   static constexpr auto width = checked_width;
   static constexpr auto length = checked_length;
@@ -122,7 +125,7 @@ policy_run run_policy(policy_options const& options, std::size_t samples, std::s
                                       .microbatches = options.microbatches})) {
       if (steps == checked_steps) break;
       if (steps == 0) {
-        trainer.evaluate(batch);  // so that the initial communication is not counted
+        trainer.evaluate(batch);  // ends the communication of the start, which must not be counted
         for (auto const over : rank.groups().sets()) rank.group(over).reset_counted();
       }
       double const loss = trainer.step(batch).loss;

@@ -125,9 +125,9 @@ void check_posted_messages(Probe& p, std::size_t n, int late) {
   p.salt += channel_count;
 }
 
-// Each rank waits for the messages in one direction, and then takes part in a collective. The
-// messages in the other direction are sent only after this collective, but their receives are
-// posted already: a wait for one channel must not wait for another channel.
+// Checks that a wait for one channel does not wait for another channel. Each rank waits for the
+// messages in one direction, and then takes part in a collective. The messages in the other
+// direction are sent only after this collective, but their receives are posted already.
 template <class Probe>
 void check_channels_apart(Probe& p) {
   std::size_t const n = 5;
@@ -155,8 +155,8 @@ void check_channels_apart(Probe& p) {
   p.salt += channel_count;
 }
 
-// A message must be refused if its channel does not connect the two ranks, or if the ranks are not
-// neighbours.
+// Checks that a message is refused if its channel does not connect the two ranks, or if the ranks
+// are not neighbours.
 template <class Probe>
 void check_refused_channels(Probe& p) {
   auto values = p.template put_own<double>(1);

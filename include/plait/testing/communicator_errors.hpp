@@ -107,8 +107,8 @@ bool is_message(mistake which);
 // Two axes over which groups have the same members as the groups over axis::data.
 inline constexpr axis_set other_axes = axis::data | axis::tensor;
 
-// Returns a text about the difference between a thrown exception and the expected exception; empty
-// if they agree.
+// Compares an exception that was thrown with the exception that the mistake must cause. Returns a
+// text that describes the difference, or an empty text if they agree.
 [[gnu::cold]] std::string fault_of(communicator_error const& expected,
                                    std::exception const& thrown);
 
@@ -120,7 +120,7 @@ void make_mistake(mistake which, Rank& rank, Comm& comm, std::span<float> x, std
   bool const other = comm.rank() == (is_message(which) ? 1 : comm.size() - 1);
   auto const p = static_cast<std::size_t>(comm.size());
   auto const four = x.first(4);
-  auto const pass = [&](auto mine, int tag) {  // from rank 0 to rank 1
+  auto const pass = [&](auto mine, int tag) {  // sends a message from rank 0 to rank 1
     if (other) comm.receive(mine, 0, tag);
     else comm.send(mine, 1, tag);
   };
@@ -162,8 +162,8 @@ struct mistake_witness {
   std::atomic<int> took_part = 0, were_told = 0;
 };
 
-// Makes one rank's part of the calls of a mistake. The exception that these calls throw ends the
-// job.
+// Makes those calls of a mistake that this rank has to make. The exception that the calls throw
+// ends the job.
 template <class Rank>
 void check_mistake(Rank& rank, communicator_error const& expected, mistake_witness& witness) {
   communicator_probe<Rank> p{rank, axis::data, witness.findings};
@@ -239,8 +239,8 @@ template <class Backend>
                 [&](auto& rank) { detail::check_mistake(rank, expected, witness); });
     if (witness.took_part > 0) failed("the run ended without an error");
   } catch (std::exception const& thrown) {
-    // If no rank of a process got an exception, the process may end as if the failure of a rank in
-    // another process had ended it.
+    // If no rank of this process got an exception, this process may end in the same way as after a
+    // failure of a rank in another process.
     bool const aborted = dynamic_cast<job_aborted const*>(&thrown) != nullptr;
     auto const fault = detail::fault_of(expected, thrown);
     if (!fault.empty() && !(aborted && witness.were_told == 0))

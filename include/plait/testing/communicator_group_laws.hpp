@@ -146,7 +146,8 @@ void check_adjoint(Probe& p, char const* pair, std::vector<std::size_t> const& c
   p.salt += 2;
 }
 
-// Checks the pairs of calls that the transition table uses as each other's gradients.
+// Checks that two calls are the transposes of each other if the transition table uses each as the
+// gradient of the other.
 template <class Probe>
 void check_adjoints(Probe& p) {
   auto& comm = p.comm();
@@ -169,8 +170,8 @@ void check_adjoints(Probe& p) {
   check_adjoint(p, "send and receive", {at_first, at_last}, message(0, last), message(last, 0));
 }
 
-// Uses all groups of a rank in turn, without calls in between that would let a slow rank catch up.
-// Each call has its own slice, and the slices are checked after all calls.
+// Makes calls on all groups of a rank in turn, without calls in between that would let a slow rank
+// catch up. Each call has its own slice of the buffers, and the slices are checked after all calls.
 template <class Rank>
 void check_groups_in_turn(Rank& rank, communicator_findings& findings, int rounds) {
   using probe = communicator_probe<Rank>;

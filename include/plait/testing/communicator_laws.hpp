@@ -22,7 +22,7 @@ namespace plait::testing::detail {
 
 inline constexpr std::size_t most_for_all_roots = 1000;
 
-// Returns the root ranks to try: all ranks, but only one for large buffers.
+// Returns the ranks to try as root: all ranks for small buffers, only one for large buffers.
 template <class Probe>
 std::vector<int> roots_of(Probe const& p, std::size_t n) {
   if (n > most_for_all_roots) return {static_cast<int>(p.salt) % p.size()};
@@ -64,8 +64,8 @@ void check_all_reduce(Probe& p, std::size_t n) {
   expect_same_bits_everywhere<T>(p, x, n);
 }
 
-// At each position but the last, exactly one rank has a NaN. It is not the same rank for all
-// positions.
+// Checks reductions of values with NaNs. Rank i has a NaN at position i, so each position except
+// the last has a NaN on exactly one rank.
 template <class T, class Probe>
   requires(is_float<T>)
 void check_not_a_number(Probe& p) {
@@ -155,7 +155,8 @@ template <class T, class Probe>
 void check_ring(Probe& p, std::size_t n) {
   if (p.size() == 1) return;
   int const next = (p.me() + 1) % p.size(), previous = (p.me() + p.size() - 1) % p.size();
-  for (bool const even_ranks_first : {false, true}) {  // if false, only rank 0 sends first
+  // If `even_ranks_first` is false, only rank 0 sends before it receives.
+  for (bool const even_ranks_first : {false, true}) {
     auto send = p.template put_own<T>(n), receive = p.template put_zeros<T>(n);
     p.settle();
     bool const first = even_ranks_first ? p.me() % 2 == 0 : p.me() == 0;
@@ -170,9 +171,9 @@ void check_ring(Probe& p, std::size_t n) {
   }
 }
 
-// Pairs of ranks exchange messages one pair after another, so that ranks do not wait in a cycle.
-// Three messages with different tags go from the first rank to the second, and then three go back;
-// they are received in the order in which they were sent.
+// Checks messages between all pairs of ranks. The pairs exchange messages one pair after another,
+// so that ranks do not wait in a cycle. Three messages with different tags go from the first rank
+// to the second, and then three go back; they are received in the order in which they were sent.
 template <class T, class Probe>
 void check_pairs(Probe& p, std::size_t n) {
   std::array<int, 3> const tags{7, 0, 1000};

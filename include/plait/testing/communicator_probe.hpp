@@ -32,7 +32,7 @@ class communicator_findings {
   // The most failures of one law that one rank reports in full.
   static constexpr int most_alike = 2;
 
-  // `law`: a text that is equal for similar failures.
+  // Adds a failure. `law`: a text that is the same for failures of the same kind.
   void add(int world_rank, std::string const& law, std::string const& text);
 
   void move_to(check_report& report);
@@ -45,7 +45,7 @@ class communicator_findings {
   std::map<std::pair<int, std::string>, int> alike_;
 };
 
-// Returns text such as "int32".
+// Returns the name of an element type, such as "int32".
 template <class T>
 std::string element_name() {
   char const* const kind = std::is_same_v<T, bfloat16>   ? "bfloat"
@@ -203,7 +203,8 @@ std::string value_text(T value) {
   }
 }
 
-// One rank in one of its groups, with the values and checks that laws use.
+// One rank as a member of one of its groups, with functions that create values and check results
+// for the laws.
 template <class Rank>
 struct communicator_probe {
   using communicator_type = typename Rank::communicator_type;
@@ -215,7 +216,9 @@ struct communicator_probe {
   axis_set over;
   communicator_findings& findings;
   bool sums_in_rank_order = true;
-  unsigned salt = 0;  // equal on all ranks, because all make the same calls
+  // A number that changes the values from call to call. It is equal on all ranks, because all ranks
+  // make the same calls.
+  unsigned salt = 0;
 
   [[nodiscard]] communicator_type& comm() const { return rank.group(over); }
   [[nodiscard]] int me() const { return comm().rank(); }

@@ -68,7 +68,8 @@ struct communicator_suite_options {
   bool errors = true;
 };
 
-/// A communicator that records its calls by `communicator_calls`.
+/// A communicator that counts its traffic and can write a log of its calls, like a class derived
+/// from `communicator_calls`.
 template <class Comm>
 concept keeps_records =
     communicator<Comm> && requires(Comm& comm, std::vector<plait::detail::logged_call>* log) {
@@ -78,7 +79,8 @@ concept keeps_records =
       { comm.call_for(std::uint64_t{1}) } -> std::same_as<void>;
     };
 
-/// A communicator that accepts messages on channels. Other communicators are checked without them.
+/// A communicator to which ranks can post messages on channels. The suite checks other
+/// communicators without such messages.
 template <class Comm, class T>
 concept posts_messages =
     communicator<Comm> && requires(Comm& comm, std::span<T> values, int other, int tag, stream on) {

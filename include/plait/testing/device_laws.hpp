@@ -18,7 +18,8 @@
 // The laws of a device's memory, streams, events and graphs.
 namespace plait::testing::detail {
 
-// Returns bytes that differ from their neighbours.
+// Returns `count` bytes, each of which differs from its neighbours. Another `salt` gives other
+// bytes.
 std::vector<std::byte> pattern_of(std::size_t count, unsigned salt);
 
 // Adds a failure if bytes that were copied to a device and back are not equal, or if bytes next to
@@ -34,8 +35,8 @@ class device_laws {
  public:
   device_laws(Device& device, check_report& report) : device_(device), report_(report) {}
 
-  /// Returns true if memory and the order of a stream work. The other laws can be checked only if
-  /// they do.
+  /// Checks all laws. Returns false if memory or the order of a stream is wrong; the other laws are
+  /// then not checked, because their checks rely on these two.
   [[nodiscard]] bool check() {
     std::size_t const before = report_.failures.size();
     std::string const kind = device_.kind();
@@ -45,7 +46,9 @@ class device_laws {
     if (report_.failures.size() != before) return false;
     law("record and wait", [&] { check_waits(); });
     bool const waits = report_.failures.size() == before;
-    if (waits) law("replay", [&] { check_replay(); });  // uses streams that wait for each other
+    // The check of replay() uses streams that wait for each other, so it is made only if waits
+    // work.
+    if (waits) law("replay", [&] { check_replay(); });
     law("discard", [&] { check_discard(); });
     law("mark", [&] { check_marks(); });
     law("kind", [&] { check_kind(kind); });
@@ -66,7 +69,7 @@ class device_laws {
 
  private:
   using stream = ext::stream;
-  static constexpr std::size_t count = 20000;  // so that operations take a while
+  static constexpr std::size_t count = 20000;  // large enough that operations take a while
   static constexpr ext::wait_site there{ext::wait_site::part::step, 0, 1};
   static constexpr ext::wait_site back{ext::wait_site::part::step, 1, 0};
 

@@ -34,8 +34,8 @@
 // operation/rows.hpp after another.
 namespace plait::testing::detail {
 
-// Functions in the form in which users write them. Their types have names, because some devices
-// compile the functions.
+// Functions of the kind that users pass to operations. They are named types rather than lambdas,
+// because some backends compile them for the device.
 struct function_of_one {
   template <class A>
   PLAIT_HOST_DEVICE A operator()(A a) const {
@@ -76,7 +76,8 @@ class device_rows {
               std::vector<std::string>& without)
       : device_(device), tolerance_(tolerance), report_(report), without_(without) {}
 
-  /// Checks all operations, with indices of several elements and with indices of one element.
+  /// Checks all operations twice: with several elements along each index, and with one element
+  /// along each index.
   void check() {
     for (index_lengths const& at :
          {index_lengths(5).with('c', 19).with('n', 6).with('k', 7), index_lengths(1)}) {
@@ -131,8 +132,8 @@ class device_rows {
                 epilogue<T, function_of_one>{
                     .row = row.data, .mapped = mapped.data, .added = added.data});
         });
-    // With an epilogue of two operands, the product itself is not read again, so it may share
-    // memory with the epilogue's result.
+    // With an epilogue of two operands, the product itself is not read again, so the product may
+    // share memory with the epilogue's result.
     run_as<operation::matmul, in, in, in, T>(
         {.lengths = at,
          .text = "a(m k), b(k n), kept(m n) -> mapped(m n)",
@@ -484,8 +485,8 @@ class device_rows {
                              { q.run(Row{}, operands..., numbers...); });
   }
 
-  /// Runs call(queue, operands...) on the host and on the device, if the device's queue can be
-  /// called so.
+  /// Runs call(queue, operands...) on the host and on the device, if the device's queue accepts
+  /// these arguments.
   template <operation::is_row Row, class... Elements, class Call>
   void run_as(row_setting const& how, Call const& call) {
     if constexpr (!std::invocable<Call const&, queue const&, ext::matrix<Elements>...>) {

@@ -16,10 +16,12 @@ struct image_call {
   formula::window_numbers windows;
   formula::image_shape x, y;  ///< the shapes of the whole images
   std::size_t rows = 0;
-  std::size_t channels = 0, outputs = 0;  ///< number of channels on this rank
+  /// The numbers of channels of the input and of the output on this rank.
+  std::size_t channels = 0, outputs = 0;
 };
 
-/// Computes the result of a call, without adding a bias. `in(k)` returns the numbers of operand k.
+/// Computes the result of a call, without adding a bias, and writes it to `out`. `in(k)` returns
+/// the numbers of operand k.
 inline void make_on_images(image_call const& call, auto in, auto& out) {
   auto const kernel = std::size_t(call.windows.kernel), window = kernel * kernel;
   std::size_t const x_map = std::size_t(call.x.map()), y_map = std::size_t(call.y.map());

@@ -105,8 +105,9 @@ struct local_shape {
   void split(std::size_t column, std::size_t (&out)[node::most_factors]) const {
     for (int f = factor_count - 1; f >= 0; --f) out[f] = column % factors[f], column /= factors[f];
   }
-  /// Returns the index of the element that is read for an element of `made`, if the shapes are
-  /// aligned at their last factors and broadcast.
+  /// Returns the index of the element of this shape that an element of `made` reads under
+  /// broadcasting: the factors of both shapes are aligned at the last factor, and a factor of 1 is
+  /// repeated.
   [[nodiscard]] std::size_t aligned(local_shape const& made, std::size_t row,
                                     std::size_t column) const {
     std::size_t of_made[node::most_factors]{}, out = rows == 1 ? 0 : row;
@@ -366,7 +367,8 @@ class node_maker {
     }
   }
   static bool is_column(double id, std::size_t width) { return id >= 0 && id < double(width); }
-  /// Computes log-sum-exp and maximum of rows, and their gradients.
+  /// Computes the log-sum-exp or the maximum of each row, or the gradient of one of them, as the
+  /// node requires.
   void of_rows(node const& n, auto in, std::size_t width, numbers& out) const {
     for (std::size_t row = 0; row < in(0).size() / width; ++row) {
       double const* const x = in(0).data() + row * width;
@@ -380,8 +382,8 @@ class node_maker {
         out[row * width + c] = std::exp(x[c] - in(1)[row]) * in(2)[row];
     }
   }
-  /// Computes a contraction by loops over an index for each letter; the letter of the rows is the
-  /// position.
+  /// Computes a contraction (a sum of products over indices named by letters, as in einsum) with
+  /// one loop for each letter. The letter of an operand's rows is the index of the position.
   void contract(node const& n, auto in, auto of, local_shape const& made, numbers& out) const {
     std::size_t lengths[26]{}, index[26]{};
     local_shape const shapes[]{of(0), of(1), made};
@@ -447,7 +449,8 @@ class node_maker {
                                 c];
       }
   }
-  /// Computes a gradient: result 0 with respect to queries, 1 to keys, 2 to values.
+  /// Computes a gradient of attention: with respect to the queries if `number` is 0, to the keys if
+  /// it is 1, and to the values if it is 2.
   void attention_gradient(node const& n, int number, auto const& at, numbers& out) const {
     head_shape const of = heads_of(n.of);
     auto const in = [&](int k) -> numbers const& { return at(n.operands[k]); };

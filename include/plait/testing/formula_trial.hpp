@@ -16,8 +16,8 @@
 /// Runs all nodes of a formula on several ranks, and joins the ranks' results.
 namespace plait::testing::tables {
 
-/// The inputs, the parameters and the gradient of the output in a trial, as uneven numbers of both
-/// signs.
+/// The inputs, the parameters and the gradient of the output in a trial. Their elements are uneven
+/// numbers of both signs.
 struct given_numbers {
   std::vector<numbers> inputs, parameters;
   numbers dy, term_seed;  ///< term_seed: for each row, the gradient of the loss's term; equals dy
@@ -106,7 +106,8 @@ class table_run {
           if (is_summand) take_summand(out, rank, ranks);
         } else if (n.kind == node_kind::parameter) {
           out = maker.block_of(i, given.parameters[std::size_t(n.number)]);
-          if (is_summand && rank > 0) out.assign(out.size(), 0);  // only rank 0 adds the parameter
+          // Only rank 0 adds the parameter, so the other ranks have zeros.
+          if (is_summand && rank > 0) out.assign(out.size(), 0);
         } else if (n.kind == node_kind::output_gradient || n.kind == node_kind::seed) {
           out = maker.block_of(i, n.kind == node_kind::seed ? given.term_seed : given.dy);
         } else {
@@ -225,9 +226,9 @@ inline outcome_of_table run_whole(table const& g, std::vector<element_function> 
   return out;
 }
 
-/// Runs the table on ranks that cut a variable, and joins the results by the placements of the
-/// form. The gradient of a replicate value is the sum of the ranks' summands; other gradients are
-/// whole or in blocks.
+/// Runs the table on ranks that cut a variable, and joins the results according to the placements
+/// of the form. The gradient of a replicate value is the sum of the ranks' summands; other
+/// gradients are whole or in blocks.
 inline outcome_of_table run_form(table const& g, std::vector<element_function> const& functions,
                                  given_numbers const& given, values_of_form const& form,
                                  int variable, std::size_t ranks) {
@@ -250,7 +251,7 @@ inline outcome_of_table run_form(table const& g, std::vector<element_function> c
 
 // ---- Trials of cuts -----------------------------------------------------------------------------
 
-/// The graph and the functions of a formula, without the type of the formula.
+/// The graph and the element-wise functions of a formula, as one type for all formulas.
 struct tried_formula {
   table g;
   std::vector<element_function> functions;
@@ -270,11 +271,12 @@ tried_formula as_tried() {
 /// The cut of one variable of a formula among ranks, and the result of the trial of this cut.
 struct tried_cut {
   int variable = values_of_form::nothing;
-  bool is_listed = false;    ///< the rules of formula/forms.hpp let ranks cut it
-  std::vector<int> ranks{};  ///< the numbers of ranks of the trial; empty: none divides it
+  bool is_listed = false;  ///< the rules of formula/forms.hpp let ranks cut the variable
+  std::vector<int>
+      ranks{};  ///< the numbers of ranks of the trial; empty if none divides the length
   /// The largest difference between the results of a listed form and the results on one rank.
   double distance = 0;
-  bool works_anyway = false;  ///< the rules refuse it, but the numbers are right
+  bool works_anyway = false;  ///< the rules refuse the cut, but the results are right
 
   formula::refusal why = formula::refusal::none;  ///< the reason for a refusal
 

@@ -39,8 +39,8 @@ inline constexpr std::size_t integers_per_row =
         ? first_leaf<L>.inputs[1].width
         : 1;
 
-/// Chooses the numbers of a trial. `both_signs`: parameters with a constant initializer other than
-/// 0 get numbers of both signs.
+/// Chooses the inputs, parameters, targets and weights of a trial. `both_signs`: parameters with a
+/// constant initializer other than 0 get numbers of both signs.
 template <class L>
 trial_setup make_setup(layer_options const& options, bool both_signs = true) {
   auto constexpr choice = form_choices<L>[0];
@@ -87,8 +87,9 @@ trial_setup make_setup(layer_options const& options, bool both_signs = true) {
         if (classes > 0) limit = std::min(limit, static_cast<std::int32_t>(classes));
     } else
       for (auto const& parameter : first.parameters) {
-        // If the layer has other inputs than tokens, its first matrix may not be the table of the
-        // tokens, so the smallest matrix limits the tokens.
+        // Each token must be less than the number of rows of the token table. If the layer also has
+        // other inputs, its first matrix may not be this table, so the matrix with the fewest rows
+        // limits the tokens.
         auto const length = static_cast<std::int32_t>(parameter.rows);
         bool const is_smaller = first.flowing_inputs() > 1 && length < limit;
         if (parameter.rank == 2 && (limit == 2 || is_smaller)) limit = length;
@@ -105,7 +106,8 @@ trial_setup make_setup(layer_options const& options, bool both_signs = true) {
       out.changed_tokens[r] = (out.tokens[r] + 1) % limit;
   if constexpr (is_loss) {
     out.missing_token = ext::ignored_target;
-    out.loss_scale = 0.25;  // so that a layer that does not multiply by the scale is found
+    // Not 1, so that the check finds a layer that does not multiply by the scale.
+    out.loss_scale = 0.25;
     out.targets = random_numbers(key(), rows * first.inputs[1].width, 0, 1);
     if (first.takes_weights) {
       out.row_weights = random_numbers(key(), rows, 1, 0.5);
@@ -118,7 +120,8 @@ trial_setup make_setup(layer_options const& options, bool both_signs = true) {
   return out;
 }
 
-/// Runs one job by `run`, a function run_trial. An exception counts as a failure.
+/// Runs one job by calling `run`, an instance of run_trial, and stores its results in `out`. An
+/// exception counts as a failure.
 bool run_checked(check_report& report, std::string const& where, trial (*run)(trial_setup const&),
                  trial_setup const& setup, trial& out);
 
@@ -127,8 +130,8 @@ bool run_checked(check_report& report, std::string const& where, trial (*run)(tr
 template <class T>
 inline constexpr double rounding_of = std::is_same_v<T, float> ? 1e-5 : 0.03;
 
-/// Rounds the numbers of a trial to another type, so that a trial in this type and a trial in
-/// double have the same numbers.
+/// Rounds the numbers of a trial to type T, so that a trial in T and a trial in double compute with
+/// equal numbers.
 template <class T>
 trial_setup rounded(trial_setup setup) {
   auto const round = [](std::vector<double>& values) {
@@ -142,7 +145,8 @@ trial_setup rounded(trial_setup setup) {
   return setup;
 }
 
-/// The description and the numbers with which a layer is checked, as one type for all layers.
+/// The inputs with which a layer is checked, and the properties of the layer that the checks need,
+/// as one type for all layers.
 struct checked_layer {
   trial_setup setup{};
   compared_tensor output{};
@@ -170,16 +174,18 @@ checked_layer make_checked(trial_setup setup, double rounding = double_rounding)
   return out;
 }
 
-/// Checks the laws that concern a single job: `got` has its results, and `setup` its numbers.
+/// Checks the laws that concern a single job. `got`: the results of the job; `setup`: its inputs,
+/// parameters and targets.
 void check_alone(check_report& report, std::string const& where, checked_layer const& layer,
                  trial_setup const& setup, trial const& got, trial (*run)(trial_setup const&));
 
-/// Checks a loss with targets that do not count, and with labels outside the columns.
+/// Checks a loss with targets that do not count, and with labels that are not the number of a
+/// column.
 void check_targets(check_report& report, std::string const& of_all, checked_layer const& layer,
                    trial const& usual, trial (*run)(trial_setup const&));
 
-/// Checks all laws of a job. `expected` has the results that the job must have; `law` is the
-/// sentence about this law for the report.
+/// Compares the results of a job with `expected` and checks all laws of a single job. `law`: the
+/// sentence for the report that states why both must be equal.
 void check_job(check_report& report, std::string const& where, checked_layer const& layer,
                trial const& expected, trial const& got, trial (*run)(trial_setup const&),
                std::string const& law);

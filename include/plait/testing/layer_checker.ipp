@@ -38,7 +38,8 @@ PLAIT_DECL void check_alone(check_report& report, std::string const& where,
   compare(report, where, {"loss", 1, 1}, {2 * loss}, {got.ranks[0].scaled_loss},
           rounding_bound({loss}, layer.rounding),
           "must be twice as large if context.loss.scale is doubled");
-  // For a layer that sums over all samples, check_data_ranks compares two data ranks with one rank.
+  // A layer that sums over all samples is checked by check_data_ranks instead, which compares two
+  // data ranks with one rank.
   if (layer.sums_samples || !is_independent) return;
   check_pieces(report, where, setup, got, layer.output, run, layer.rounding);
   check_partial_group(report, where, setup, layer.output, run, layer.rounding);

@@ -56,7 +56,7 @@ PLAIT_DECL void check_data_ranks(check_report& report, std::string const& where,
     return;
   }
   auto const* const law = "must equal the result of one rank that has the samples of both ranks";
-  // Places without a sample are left out.
+  // The piece contains all samples, but not the last place, which has no sample.
   batch_piece const present{0, 2 * samples - 1, 1, 0};
   auto const of_samples = [&](std::vector<double> const& rows, double* absent) {
     std::vector<double> out(rows.size());
@@ -83,7 +83,7 @@ PLAIT_DECL void check_data_ranks(check_report& report, std::string const& where,
       return assemble(alone, &rank_record::once, i, ignored);
     };
     auto right = of_rank(one, 0);
-    auto const sums = of_rank(both, 0);  // summed over both ranks
+    auto const sums = of_rank(both, 0);  // the gradients, summed over both ranks
     if (setup.is_input[i]) {
       right = of_samples(right, &absent);
       compare(report, where, {tensor_of(both, i).name, 1, 1}, {0}, {absent}, 0, missing_law);

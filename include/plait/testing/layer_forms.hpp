@@ -27,7 +27,7 @@ template <class L>
 inline constexpr std::size_t sequence_for = [] {
   for (auto const& leaf : make_outline<L>().leaves)
     if (leaf.sequence != 0) return leaf.sequence;
-  return std::size_t{12};  // 2, 3 and 4 ranks divide it
+  return std::size_t{12};  // can be divided by 2, 3 and 4 ranks
 }();
 
 /// True if a layer mixes all samples of a microbatch.
@@ -45,8 +45,8 @@ inline constexpr std::size_t samples_for =
 template <class L>
 inline constexpr leaf_info first_leaf = make_outline<L>().leaves[0];
 
-/// A form of a layer that is checked. For a combination of layers it is the planner's choice of
-/// forms.
+/// A form of a layer that is checked; for a combination of layers, a choice of one form for each
+/// layer, which the planner has made.
 struct form_choice {
   name pin{};
   bool sharded = false;
@@ -139,8 +139,8 @@ struct layer_job
                tensor_parallel<Ranks, Sharded ? sequence::sharded : sequence::unsharded>, Element> {
 };
 
-/// A job for layers that sum over samples. It has twice the samples, on one rank or on two data
-/// ranks that share them.
+/// A job for layers that sum over samples. It has twice as many samples as other jobs, on one rank
+/// or on two data ranks that share them.
 template <class L, name Form>
 struct double_batch_job
     : parallel<typename decltype(model_around<L, Form, 2 * samples_for<L>>())::type, serial,
@@ -177,7 +177,7 @@ constexpr fit fit_of() {
   return error == planning_error::no_chain ? fit::no_chain : fit::does_not_divide;
 }
 
-/// Returns the number of which the number of ranks of a form must be a multiple.
+/// Returns the number m such that a form can run only on a multiple of m ranks.
 template <class L>
 constexpr int multiple_of(name form) {
   if constexpr (is_leaf<L>)

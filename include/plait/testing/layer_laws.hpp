@@ -13,8 +13,8 @@
 /// Laws about the results of trials.
 namespace plait::testing::detail {
 
-/// Returns the number, counted from 1, of the layer's input that a parameter provides if the
-/// parameter belongs to a probe; 0 for other parameters.
+/// If a parameter belongs to a probe, a layer that provides one input of the layer under test,
+/// returns the number of this input, counted from 1; otherwise returns 0.
 std::size_t input_number(std::string const& parameter);
 
 /// Returns the name of a gradient for messages. If the layer has several inputs, the name says

@@ -18,7 +18,7 @@ namespace plait::testing::detail {
 /// Consecutive samples of a batch that form a separate batch, followed by places without a sample.
 struct batch_piece {
   std::size_t first = 0, present = 0, missing = 0;
-  int number = 0;  ///< index of the piece as a microbatch
+  int number = 0;  ///< the number that the piece has as a microbatch
 
   [[nodiscard]] std::size_t places() const { return present + missing; }
 };

@@ -37,8 +37,9 @@ struct probe {
     ops.copy(taken, l.y);
   }
   static void backward_parameters(auto& ops, auto const& l) {
-    // The rows of dy are taken as one long row, because sums over columns may be added to gradients
-    // whose type is wider than the type of activations.
+    // All rows of dy are passed as one long row, so that the sum over rows only adds dy to the
+    // gradient. accumulate_column_sums is used because it also adds to gradients of a wider type
+    // than the type of activations.
     auto const row = [&](auto of) { return of.columns = l.dy.rows * Width, of.rows = 1, of; };
     ops.accumulate_column_sums(row(l.dy), row(l.dp[values{}]));
   }

@@ -27,8 +27,8 @@ namespace plait::testing::detail {
 
 using tensors = std::vector<std::vector<double>>;
 
-/// The numbers with which a trial runs. They are whole tensors, which are equal for every form and
-/// number of ranks.
+/// The inputs, parameters, targets and weights of a trial. They are whole tensors, which are equal
+/// for every form and number of ranks.
 struct trial_setup {
   std::uint64_t seed = 0;
   std::uint32_t step = 0;
@@ -100,7 +100,8 @@ std::vector<To> converted(From const& from) {
   return out;
 }
 
-/// The data of a plan that a bench needs, as one type for all plans.
+/// The data of a plan that `bench` needs, which is a class that runs a model on one rank; one type
+/// for all plans.
 struct bench_plan {
   static_view<planning::parameter_entry> entries;
   lean_vector<parameter_block> parameters;
@@ -132,7 +133,7 @@ bench_plan bench_plan_of(workload const& load, int tensor_rank, mesh const& grid
 }
 
 /// Runs a model on one rank, repeatedly, without a trainer. This base class has the code that does
-/// not depend on the model, because one check of a layer has many jobs.
+/// not depend on the model, so that it is compiled once for the many jobs of a layer's check.
 template <class T, class Gradient>
 class bench {
  public:
@@ -187,7 +188,8 @@ class bench {
  protected:
   ~bench() = default;
 
-  /// Fills the context of the layers with the numbers of this bench.
+  /// Fills the context that layers receive: the step, the place of the samples in the batch, and
+  /// the tensor rank.
   void fill(layer_context& context) const {
     context.seed = setup_.seed;
     context.step = &setup_.step;
@@ -201,7 +203,7 @@ class bench {
     context.tensor_ranks = plan_.tensor_ranks;
   }
 
-  /// Returns the activations, which are between guards: a body that reads slightly outside of them
+  /// Returns the activations, which are between guards: a layer that reads slightly outside of them
   /// reads NaN.
   [[nodiscard]] std::byte* arena() { return activations_.data() + guard_bytes; }
 
@@ -255,7 +257,8 @@ class bench {
 
   /// Runs a backward. The first of several overwrites the gradients, the others add to them.
   void backward(bool is_first) {
-    spoil(plan_.arena.edges_offset);  // memory that need not survive until the backward
+    // Overwrites with NaN the memory whose values the backward must not read.
+    spoil(plan_.arena.edges_offset);
     auto weights = converted<T>(setup_.weights);
     run_backward(input(), reinterpret_cast<std::byte*>(weights.data()), is_first);
   }
@@ -323,7 +326,7 @@ class bench {
   std::vector<std::int32_t> const* tokens_ = nullptr;
 };
 
-/// Runs the model of a job, see bench.
+/// Runs the model of a job on one rank; see the base class `bench`.
 template <class Job>
 class layer_bench final : public bench<typename Job::element, typename Job::gradient_element> {
   using base = bench<typename Job::element, typename Job::gradient_element>;

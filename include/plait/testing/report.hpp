@@ -27,7 +27,7 @@ struct check_report {
 /// The shape of a tensor that is compared element by element.
 struct compared_tensor {
   std::string name;
-  std::size_t columns = 1;  ///< the length of a vector
+  std::size_t columns = 1;  ///< number of columns; for a vector, its length
   std::size_t count = 0;
 
   [[nodiscard]] std::string element(std::size_t index) const;

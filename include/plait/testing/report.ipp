@@ -41,7 +41,8 @@ PLAIT_DECL double largest(std::vector<double> const& values) {
   double most = 0;
   for (double const value : values)
     if (std::isfinite(value))
-      most = std::max(most, std::abs(value));  // an infinite bound would accept all
+      // Only finite values count, because an infinite bound would accept every difference.
+      most = std::max(most, std::abs(value));
   return most;
 }
 

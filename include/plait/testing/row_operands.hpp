@@ -64,7 +64,7 @@ consteval element_kind kind_of_element() {
 /// Returns the name of a call in reports, such as "matmul with an epilogue of float".
 std::string name_of_call(operation::row const& of, row_setting const& how, element_kind kind);
 
-/// Returns the name of a call in reports; if each index has one element, it says so.
+/// Returns the name of a call in reports, with an addition if each index has only one element.
 std::string name_with_extents(operation::row const& of, row_setting const& how, element_kind kind);
 
 /// An operand within a block of memory.

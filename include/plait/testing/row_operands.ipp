@@ -41,7 +41,7 @@ PLAIT_DECL std::string name_with_extents(operation::row const& of, row_setting c
 
 PLAIT_DECL std::size_t row_operand::end() const { return offset + count() * bytes_of(kind); }
 
-// Returns an element as a number.
+// Returns an element of an operand as a double.
 PLAIT_DECL double element_at(std::byte const* memory, row_operand const& of, std::size_t index) {
   auto const read = [&](auto value) {
     std::memcpy(&value, memory + of.offset + index * sizeof value, sizeof value);
@@ -87,7 +87,8 @@ PLAIT_DECL row_operands::row_operands(operation::row const& of, row_setting cons
 
 PLAIT_DECL void row_operands::fill(row_operand const& of, std::size_t number,
                                    row_setting const& how) {
-  // The kernel computes a root, a logarithm or a quotient of these operands.
+  // These operands must be positive, because the kernel computes a root, a logarithm or a quotient
+  // of them.
   bool const is_positive = names("variance squares terms count", of.name);
   auto const put = [&](std::size_t index, auto value) {
     std::memcpy(bytes_.data() + of.offset + index * sizeof value, &value, sizeof value);
@@ -95,7 +96,7 @@ PLAIT_DECL void row_operands::fill(row_operand const& of, std::size_t number,
   for (std::size_t r = 0; r < of.rows; ++r)
     for (std::size_t c = 0; c < of.columns; ++c) {
       std::size_t const at = r * of.stride + c, mixed = (at * 379 + number * 131 + 57) % 1021;
-      double value = static_cast<double>(mixed) / 256 - 2;  // in [-2, 2), no rounding in float
+      double value = static_cast<double>(mixed) / 256 - 2;  // in [-2, 2), exact in float
       if (is_positive) value = std::abs(value) + 0.25;
       if (of.name == how.nan) value = std::numeric_limits<double>::quiet_NaN();
       if (of.is_written && !of.is_added_to) {

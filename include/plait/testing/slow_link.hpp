@@ -30,13 +30,14 @@ struct link_options {
 
 namespace detail {
 
-/// Delays the end of a call until its least duration has passed, unless the engine ends all calls.
+/// Delays the end of a call until its least duration has passed. If the engine ends all calls, for
+/// example after a failure, the delay ends at once.
 class link_clock {
  public:
   explicit link_clock(link_options const& options) : options_(options) {}
 
   /// Runs work(), which sends `bytes` over the link, and then sleeps until the call has taken its
-  /// least duration.
+  /// least duration. Returns the result of work().
   template <class Work>
   auto during(double bytes, Work work) {
     std::chrono::duration<double> const least =
@@ -147,8 +148,9 @@ class slow_engine final : public process_engine {
 /// while it communicates. The bytes of a call are the bytes that a rank receives, or the bytes that
 /// it sends if they are more; for an engine's own sum, the bytes of the vector. For example, 1 MB
 /// at 100 MB/s with a latency of 1 ms takes 11 ms. A sum that plait computes itself consists of
-/// several calls, and so does a call that ranks first compare. Posted messages are as fast as in
-/// `inner`. A call that fails in `inner` is not delayed.
+/// several calls, and each of them is delayed. The same is true for a call whose arguments the
+/// ranks compare before they make it. Posted messages are as fast as in `inner`. A call that fails
+/// in `inner` is not delayed.
 ///
 /// Errors: input_error if there is no engine, for a negative latency, or for a rate that is not
 ///         above 0; the exceptions of `inner`.
