@@ -7,7 +7,7 @@ namespace plait::detail {
 
 PLAIT_DECL std::atomic<int>& caught_signal::number() {
   static constinit std::atomic<int> signal{0};
-  // Needed, because a signal handler accesses it.
+  // The number of the signal must be lock-free, because a signal handler reads and writes it.
   static_assert(std::atomic<int>::is_always_lock_free);
   return signal;
 }

@@ -22,7 +22,8 @@ namespace plait {
 ///     }
 struct error : std::runtime_error {
   using std::runtime_error::runtime_error;
-  /// Joins the parts to the text of the error: throw plait::error({"rank ", rank, " has no disk"}).
+  /// Joins the parts into the text of the error, for example throw plait::error({"rank ", rank, "
+  /// has no disk"}).
   [[gnu::cold]] error(std::initializer_list<ext::text_part> parts);
 };
 
@@ -70,8 +71,9 @@ struct job_ended : error {
 };
 
 /// The loss or the gradient norm of a step was not a finite number; `what()` names the first layer
-/// with such an output, if it is known. The weights and the step number are unchanged. A program
-/// that continues trains another batch in the same step, see `trainer_options::not_finite::skip`.
+/// with such an output, if it is known. The weights and the step number are unchanged. If the
+/// program continues, it trains another batch with the same step number; see
+/// `trainer_options::not_finite::skip`.
 struct not_finite_error : job_ended {
   using job_ended::job_ended;
 };

@@ -102,7 +102,7 @@ struct unmap {
 
 /// A whole file, mapped into memory for reading. No process may change the file while it is mapped:
 /// bytes could differ from the bytes that were checked, and a read past the end of a truncated file
-/// ends the program by the signal SIGBUS.
+/// raises the signal SIGBUS, which ends the program.
 ///
 /// Errors: as for open_file.
 class mapped_file {
@@ -183,7 +183,8 @@ class partial_file {
  private:
   static std::string folder_of(std::string const& path);
 
-  /// Calls work(). If it fails, the complete file is kept under its temporary name.
+  /// Calls work(), which gives the complete file its name. If work() throws, the file is kept under
+  /// its temporary name.
   template <class Work>
   void or_stay(Work work) {
     try {

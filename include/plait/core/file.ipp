@@ -58,9 +58,9 @@ PLAIT_DECL open_file::open_file(std::string const& path, std::string_view kind, 
     : name_(kind, path) {
   if (path.find('\0') != std::string::npos)
     name_.refuse("cannot be read: its name has a byte that is 0");
-  // The kind is checked before open(), because opening a pipe would let a process that waits to
-  // write to it continue. If a pipe replaces the file between the two calls, O_NONBLOCK keeps
-  // open() from blocking.
+  // The kind is checked before open(), because opening a pipe would let a process continue that
+  // waits for a reader of this pipe. If a pipe replaces the file between the two calls, O_NONBLOCK
+  // keeps open() from blocking.
   if (::stat(path.c_str(), &status_) == 0) check_kind();
   int const flags =
       O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | (symbolic == links::refused ? O_NOFOLLOW : 0);

@@ -54,16 +54,16 @@ inline constexpr std::size_t bytes_of_kind = 512;
 /// bytes_of_kind of these bytes.
 [[nodiscard]] [[gnu::cold]] file_kind kind_of_file(std::string_view begin, std::string_view path);
 
-/// Returns the second part of an error message, after the name of the file: the file's kind, and
+/// Returns the part of an error message that follows the name of the file: the file's kind, and
 /// advice for the user.
 ///
 /// Source: tests/oracle/real_weights.py runs the commands in these texts.
 [[nodiscard]] [[gnu::cold]] std::string text_of_kind(file_kind kind, std::string const& path,
                                                      file_use use);
 
-/// Returns the second part of an error message, after the name of the file, if the file's kind
-/// cannot be used for a purpose: the kind and advice, such as "is compressed by gzip; unpack it
-/// first: ...". Empty if the kind can be used or is not known.
+/// If the kind of a file cannot be used for a purpose, returns the part of an error message that
+/// follows the name of the file: the kind and advice, such as "is compressed by gzip; unpack it
+/// first: ...". Returns an empty text if the kind can be used or is not known.
 [[nodiscard]] [[gnu::cold]] std::string other_kind_text(std::string_view begin,
                                                         std::string const& path, file_use use);
 

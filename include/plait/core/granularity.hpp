@@ -11,7 +11,7 @@ enum class granularity : int {
   /// Outputs of cheap layers: norms, activations, dropout and other layers that have neither a
   /// matrix nor `units`.
   cheap,
-  moves,  ///< also values gathered from shards; the shards themselves are kept
+  moves,  ///< also values that were gathered from the ranks' shards; the shards themselves are kept
   all     ///< every value that the backward reads; only the output of the unit is kept
 };
 

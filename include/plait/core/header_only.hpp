@@ -16,9 +16,9 @@
 #define PLAIT_HEADER_ONLY 1
 #endif
 
-/// Begins each definition in an .ipp file. Helper functions have it, too, and are not in an
-/// anonymous namespace: there they would be different functions in each source file, and so the
-/// inline functions that call them would also differ.
+/// Begins each definition in an .ipp file. Helper functions begin with it, too, and are not in an
+/// anonymous namespace. In an anonymous namespace, each source file would have helper functions of
+/// its own, and the inline functions that call them would then differ between source files.
 #if PLAIT_HEADER_ONLY
 #define PLAIT_DECL inline
 #else
@@ -27,11 +27,11 @@
 
 // Makes wrong combinations fail at link time. A program that mixes both values does not link, and
 // neither does a program whose runtime was compiled for another C++ standard or another layout of
-// the standard library. To detect the first, a header-only file defines the variable below as
-// thread-local and the runtime defines it as an ordinary variable; linkers refuse that. To detect
-// the second, a file that uses the runtime refers to a name that spells out the standard and the
-// layout, such as plait_runtime_of_cpp_202002L_abi_1; only a runtime compiled in the same way
-// defines it.
+// the standard library. To detect that a program mixes both values, a header-only file defines the
+// variable below as thread-local and the runtime defines it as an ordinary variable; linkers refuse
+// that. To detect a runtime that was compiled in another way, a file that uses the runtime refers
+// to a name that spells out the standard and the layout, such as
+// plait_runtime_of_cpp_202002L_abi_1; only a runtime compiled in the same way defines it.
 #define PLAIT_JOIN_NAMES(standard, abi, debug) plait_runtime_of_cpp_##standard##_abi_##abi##debug
 #define PLAIT_EXPAND_NAMES(standard, abi, debug) PLAIT_JOIN_NAMES(standard, abi, debug)
 #if defined(_GLIBCXX_DEBUG)

@@ -30,7 +30,8 @@ using namespace detail;
 using namespace planning;
 }  // namespace plait::execution
 
-/// Matrix products and element-wise functions for CPUs and for kernels, which backends use.
+/// Matrix products and element-wise functions that backends use, on CPUs and in the kernels of
+/// GPUs.
 namespace plait::host_maths {
 using namespace ext;
 }

@@ -10,7 +10,7 @@
 
 namespace plait::ext {
 
-/// The range of values that an option accepts, and the text by which errors describe it.
+/// The range of values that an option accepts, and the text that describes the range in errors.
 struct number_range {
   double least = 0, most = 0;
   char const* text = "";
@@ -56,7 +56,7 @@ namespace detail {
 /// Errors: input_error with the option, its value and its range.
 [[gnu::cold]] void require_range(std::string const& option, double value,
                                  number_range const& range);
-/// Checks that a duration is in a range, which is in seconds.
+/// Checks that a duration is in a range whose bounds are numbers of seconds.
 [[gnu::cold]] void require_range(std::string const& option, std::chrono::duration<double> value,
                                  number_range const& range);
 

@@ -18,7 +18,8 @@ void require_private(open_file const& file);
 
 /// Returns the password in a file, which must be its first and only line.
 ///
-/// Errors: input_error that names the file; its text never contains anything of the file's content.
+/// Errors: input_error that names the file; the text of the error never contains anything of the
+///         file's content.
 [[nodiscard]] std::string read_password(std::filesystem::path const& path);
 
 }  // namespace plait::detail

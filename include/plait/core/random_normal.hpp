@@ -14,8 +14,8 @@
 
 namespace plait::detail {
 
-// The vector types for a set of CPU instructions: two lanes compute two numbers at once, four lanes
-// four.
+// The vector types with and without AVX2. A vector of four lanes (with AVX2) computes four numbers
+// at once, a vector of two lanes two.
 struct two_lanes {
   static constexpr int count = 2;
   typedef double real __attribute__((vector_size(16)));
@@ -40,7 +40,8 @@ struct normal_lanes {
   using bits = typename vectors::bits;
   static constexpr int lanes = vectors::count;
 
-  // The bits of the double 2^52; between 2^52 and 2^53 doubles are the integers.
+  // The bits of the double 2^52. The doubles from 2^52 to 2^53 are exactly the integers in this
+  // range.
   static constexpr std::uint64_t two_to_52 = 0x4330000000000000u;
   static constexpr std::uint64_t low_half = 0xffffffffu;
 
@@ -58,7 +59,7 @@ struct normal_lanes {
   // of random_bits. The words of the blocks are in the low halves of the lanes of `word`.
   [[gnu::always_inline]] static inline void philox(random_key key, std::uint64_t block,
                                                    bits (&word)[4]) {
-    // The high halves may have any bits until the end, where they are cleared.
+    // The high halves of the words may have any bits; they are cleared at the end.
     bits word0 = bits{} + block;
     for (int lane = 1; lane < lanes; ++lane) word0[lane] += std::uint64_t(lane);
     bits word1 = word0 >> 32;
@@ -83,11 +84,13 @@ struct normal_lanes {
     word[3] = word3 & low_half;
   }
 
-  // Prevents the compiler from fusing an inexact product with the sum to which it is added.
+  // Prevents the compiler from fusing the multiplication that computed `product` with a following
+  // addition. Call it if the product is not exact, because a fused operation would round it
+  // differently.
   [[gnu::always_inline]] static inline void round([[maybe_unused]] real& product) {
 #if !defined(__x86_64__) || defined(__FMA__) || defined(__FMA4__)
     std::uint64_t all = ~std::uint64_t{0};
-    asm("" : "+r"(all));  // the compiler does not know from here on that this mask keeps all bits
+    asm("" : "+r"(all));  // hides from the compiler that this mask keeps all bits
     product = (real)((bits)product & all);
 #endif
   }
@@ -152,7 +155,8 @@ struct normal_lanes {
     real const number = (real)(word | two_to_52) - (0x1p52 - 0.5);
     real angle = number * 0x1.921fb54442d18p-30;
     round(angle);
-    // 2 pi is split into three parts, here and in `error`.
+    // 2 pi / 2^32 is the sum of three constants, which are multiplied by `number` one by one, here
+    // and in `error`. The products with the first two constants are exact.
     real last = number * 0x1.a308d313198a3p-71;
     round(last);
     real const error = (((angle - number * 0x1.921fcp-30) - number * -0x1.5777cp-51) - last) *
@@ -203,8 +207,9 @@ struct normal_lanes {
       for (int lane = 0; lane < lanes; ++lane) value[lane] = std::sqrt(value[lane]);
   }
 
-  // Writes the numbers 8 * group to 8 * (group + groups) - 1 of the stream. The steps of one number
-  // depend on each other, so up to `most` vectors are computed side by side, step by step.
+  // Writes to `out` the normal numbers 8 * group to 8 * (group + groups) - 1 of the stream. The
+  // steps of one number depend on each other, so up to `most` vectors are computed side by side,
+  // step by step.
   [[gnu::always_inline]] static inline void fill(random_key key, std::uint64_t group,
                                                  std::size_t groups, double* out) {
     constexpr std::size_t most = 8;
@@ -239,7 +244,7 @@ struct normal_lanes {
 }
 #endif
 
-// Writes the numbers 8 * group to 8 * (group + groups) - 1 of the stream.
+// Writes to `out` the normal numbers 8 * group to 8 * (group + groups) - 1 of the stream.
 void normal_groups(random_key key, std::uint64_t group, std::size_t groups, double* out);
 
 }  // namespace plait::detail

@@ -39,7 +39,8 @@ class own_folder {
 /// A new file, accessible to this user only, that is mapped into memory, so that writing to the
 /// memory changes the file. Other processes can map it at the same time. Its bytes are 0 at first.
 /// Written bytes stay in the file however the process ends. The disk space is reserved at once,
-/// because a write to memory on a full disk would end the program by the signal SIGBUS.
+/// because on a full disk a write to the memory would raise the signal SIGBUS, which ends the
+/// program.
 ///
 /// Errors: input_error that names the kind of file, its path and the system's error; also if a file
 ///         of that name exists.

@@ -37,7 +37,7 @@ PLAIT_DECL shared_file::shared_file(own_folder const& folder, std::string name, 
                                     std::string_view kind)
     : folder_(&folder), own_name_(std::move(name)), size_(bytes) {
   file_name const text(kind, folder.path() / own_name_);
-  ::rlimit most{};  // a file larger than this limit would raise a signal, too
+  ::rlimit most{};  // writing beyond this limit would raise a signal, too
   if (::getrlimit(RLIMIT_FSIZE, &most) == 0 && most.rlim_cur < bytes)
     text.refuse(concat({"cannot be written: it has ", bytes, " bytes, and the limit for files is ",
                         most.rlim_cur}));

@@ -8,10 +8,10 @@
 
 #include "plait/core/namespaces.hpp"
 
-// Long lists of types. The standard library's tuple_cat instantiates the tuples, and its
-// tuple_element steps through the list: for both, the number of instantiations grows as the square
-// of the length. Here a list is a std::tuple<...> that is never instantiated. Fold expressions are
-// avoided, because clang nests them and stops at a depth of 256.
+// Functions and types for long lists of types. The standard library's tuple_cat instantiates the
+// tuples, and its tuple_element steps through the list: for both, the number of instantiations
+// grows as the square of the length. Here a list is a std::tuple<...> that is never instantiated.
+// Fold expressions are avoided, because clang nests them and stops at a depth of 256.
 namespace plait::detail {
 
 template <std::size_t Index, class T>
