@@ -38,9 +38,9 @@ class mesh_groups {
   /// job.
   mesh_groups(mesh const& grid) : mesh_groups(grid, along_each_axis(grid)) {}  // NOLINT: implicit
 
-  /// Makes groups over the wanted sets, a group of each rank alone, and the group of all ranks. If
-  /// each group over a set would have only one rank, the set uses the group of each rank alone.
-  /// `slices`: see slices(); `samples_together`: see samples_together().
+  /// Makes groups over the sets of axes in `wanted`, a group of each rank alone, and the group of
+  /// all ranks. If each group over a set would have only one rank, the set uses the group of each
+  /// rank alone. `slices`: see slices(); `samples_together`: see samples_together().
   [[gnu::cold]] mesh_groups(mesh const& grid, axis_sets const& wanted, int slices = 0,
                             std::size_t samples_together = 1);
 

@@ -40,15 +40,16 @@ class host_map {
 
 namespace plait::ext {
 
-/// Returns the groups over `over` whose ranks are on several hosts, in the order of their first
-/// ranks.
+/// Returns those groups over the axes `over` whose ranks are on several hosts, in the order of
+/// their first ranks.
 [[nodiscard]] [[gnu::cold]] std::vector<std::vector<int>> groups_across_hosts(
     mesh const& grid, axis_set over, host_map const& hosts);
 
-/// Assigns processes to ranks so that each group over `together` runs on one host, as long as a
-/// host has enough processes left. Hosts and processes keep their order, and process 0 is rank 0.
-/// `hosts` has the host of each process in the launcher's order. The function returns the
-/// launcher's order unless the new order has fewer groups that cross hosts.
+/// Returns, for each rank, the process that becomes this rank. The order is such that each group
+/// over `together` runs on one host, as long as a host has enough processes left. Hosts and
+/// processes keep their order, and process 0 is rank 0. `hosts` has the host of each process in the
+/// launcher's order. If this order does not have fewer groups that cross hosts than the launcher's
+/// order, the function returns the launcher's order.
 [[nodiscard]] [[gnu::cold]] std::vector<int> processes_by_rank(mesh const& grid,
                                                                host_map const& hosts,
                                                                axis_set together);

@@ -71,8 +71,8 @@ PLAIT_DECL std::vector<int> processes_by_rank(mesh const& grid, host_map const& 
     auto home = std::find_if(left.begin(), left.end(), [&](auto const& processes) {
       return processes.size() >= group.size();
     });
-    // Process 0 stays rank 0. If its host has too few processes, its group crosses hosts in any
-    // case.
+    // Process 0 stays rank 0. If the host of process 0 has too few processes for the group, the
+    // group crosses hosts in any case.
     if (rank == 0 && home != left.begin()) home = left.end();
     if (home != left.end()) fill(group, *home);
     else homeless.push_back(std::move(group));

@@ -93,8 +93,8 @@ struct mesh {
   /// False if the size of an axis is known only at launch.
   [[nodiscard]] constexpr bool is_complete() const { return world_size() != 0; }
 
-  /// The number of ranks with different samples, except along an axis whose size is known only at
-  /// launch.
+  /// The number of ranks with different samples if the size of each batch axis is known before the
+  /// launch. If a size is known only at launch, this axis counts as one rank.
   [[nodiscard]] constexpr int known_batch_ranks() const {
     int product = 1;
     for (axis which : all_axes)
@@ -125,8 +125,9 @@ struct mesh {
     return filled;
   }
 
-  /// Returns the number of ranks with different samples in `filled`, a mesh that fits this mesh, if
-  /// this mesh has an axis whose size is known only at launch; otherwise 1.
+  /// If this mesh has an axis whose size is known only at launch, returns the number of ranks with
+  /// different samples in `filled`, which is this mesh with that size filled in; otherwise returns
+  /// 1.
   [[nodiscard]] constexpr int ranks_at_launch(mesh const& filled) const {
     for (std::size_t i = 0; i < static_cast<std::size_t>(dimension_count); ++i)
       if (dimensions[i].size == 0) return filled.known_batch_ranks();

@@ -74,16 +74,17 @@ struct placements {
 struct placements_transition {
   row_operation moves = local_move::none;
   axis_set over{};
-  bool allowed = true;  ///< each axis has an allowed transition, and all that communicate are the
-                        ///< same operation
+  /// True if each axis has an allowed transition, and all transitions that communicate are the same
+  /// operation.
+  bool allowed = true;
 
   friend constexpr bool operator==(placements_transition const&,
                                    placements_transition const&) = default;
 };
 
 /// Returns the communication that brings a value from one set of placements to another. On each
-/// axis it is the transition of the table. The transitions that communicate must be the same
-/// operation; they become one collective over their axes.
+/// axis it makes the transition that the transition table lists. The transitions that communicate
+/// must be the same operation; they become one collective over their axes.
 ///
 /// Sums over several axes become one sum over the union of the groups: {data: partial, tensor:
 /// partial} to {data: invariant, tensor: invariant} is one all_reduce over data x tensor. Any other

@@ -47,7 +47,8 @@ inline constexpr int channel_count = stream_count - int(stream::to_next);
 }
 
 /// Returns the stream on which the group over `axes` communicates: `data` if they include an axis
-/// with different samples, else `tensor` if they include an axis within layers, else `stage`.
+/// with different samples, else `tensor` if they include an axis along which the forms of layers
+/// divide work, else `stage`.
 [[nodiscard]] constexpr stream stream_of(axis_set axes) {
   constexpr std::array<stream, axis_count> of_role{stream::data, stream::tensor, stream::stage,
                                                    stream::data, stream::tensor, stream::tensor};
@@ -59,7 +60,8 @@ inline constexpr int channel_count = stream_count - int(stream::to_next);
   return out;
 }
 
-/// The stream for collectives within a stage that change the form between layers.
+/// The stream for the collectives along the model axis, which change the placement of a value
+/// between two layers.
 inline constexpr stream within_layers = stream_of(model_axes);
 
 [[nodiscard]] constexpr std::string_view to_string(stream which) {
