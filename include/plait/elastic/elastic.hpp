@@ -31,9 +31,10 @@ template <class Plan>
                  Plan::parameter_bytes, " ", Plan::gradient_bytes});
 }
 
-/// Runs `program(rank)` on the ranks of an elastic job, once in each generation; see elastic.
+/// Runs `program(rank)` on the ranks of an elastic job, once in each generation, as described at
+/// `elastic`.
 ///
-/// Errors: the errors described at elastic.
+/// Errors: the errors described at `elastic`.
 template <class Job, class... Jobs, class Program>
 void launch(elastic const& backend, Program&& program) {
   using plan = typename Job::plan_type;
@@ -76,6 +77,7 @@ void launch(elastic const& backend, Program&& program) {
 
 namespace plait {
 
-using execution::launch;  // declared again next to the overload above
+using execution::launch;  // repeated, because an earlier using-declaration does not include the
+                          // overload above
 
 }  // namespace plait

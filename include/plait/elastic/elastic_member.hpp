@@ -70,7 +70,7 @@ class elastic_member {
   [[nodiscard]] bool comes_late() const { return comes_late_; }
   /// The number of the signal after which this member leaves the job, or 0.
   [[nodiscard]] int leaving() const { return leaving_; }
-  /// True if the running generation, or the job, is to end after a step.
+  /// True if it is decided that the running generation, or the job, ends after the current step.
   [[nodiscard]] bool has_announced() const {
     return has_announced_ || caught_signal::number() != 0;
   }
@@ -131,7 +131,8 @@ class elastic_member {
   }
   [[nodiscard]] [[gnu::cold]] std::string why_given_up();
 
-  /// Checks that the job's keys fit this process.
+  /// Checks that the settings of the job in etcd equal the settings of this process, and that etcd
+  /// still has the job that this process has joined.
   ///
   /// Errors: input_error, engine_error.
   [[gnu::cold]] void check(job_keys::state const& state);
@@ -177,7 +178,8 @@ class elastic_member {
   bool comes_late_ = false;
   std::mutex waking_;
   std::condition_variable wakes_;
-  // Number of changes of the keys, and the number when next() last looked.
+  // The number of changes of the keys until now, and the number of changes when next() last read
+  // the keys.
   std::uint64_t changes_ = 0, seen_ = 0;
   etcd_watch watch_;
   std::jthread keeper_;

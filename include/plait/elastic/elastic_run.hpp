@@ -89,8 +89,9 @@ class elastic_run {
   /// Runs the program in one generation; returns false if another generation follows.
   bool run_generation(membership::action const& now,
                       function_reference<void(elastic::rank_type&)> program);
-  /// Counts an exception against the job, unless this process has joined lately and its state was
-  /// never accepted. A new process must not end a job that others train.
+  /// Counts an exception against the job, which ends if the same step fails twice. If this process
+  /// has joined recently and its state was never accepted, the exception is not counted, because a
+  /// new process must not end a job that others train.
   [[gnu::cold]] void note_failed_program(generation_record const& in,
                                          std::exception const& problem);
   /// Reports a failed call. It blames rank `named`, unless that is -1. `has_noticed`: this process

@@ -13,7 +13,7 @@
 
 namespace plait::detail {
 
-/// Returns `said`, with the values of environment variables instead of empty members.
+/// Returns `said`, in which empty members are replaced by the values of environment variables.
 [[nodiscard]] etcd_security with_environment(etcd_security said);
 
 /// The servers of an address, the credentials for them, and the token that they have issued to this

@@ -32,7 +32,8 @@ struct etcd_error : engine_error {
 
   std::string words;  ///< the error text in etcd's answer, or ""
 };
-/// Thrown if etcd refuses this process's identity, or this process refuses the server's.
+/// Thrown if etcd refuses the identity of this process, or if this process refuses the identity of
+/// the server.
 struct etcd_refusal : etcd_error {
   using etcd_error::etcd_error;
 };

@@ -148,9 +148,9 @@ PLAIT_DECL void etcd_http::set_headers(std::string const& token) {
     static_cast<void>(lines.release());  // the longer list owns these lines now
     lines.reset(longer);
   };
-  // An empty "Expect:" removes the header that libcurl would add, after which it would wait for an
-  // answer. libcurl's own "Accept" is sent: without it, etcd 3.4 takes the user of a process with a
-  // certificate from the certificate of etcd itself.
+  // An empty "Expect:" keeps libcurl from adding this header itself; libcurl would then wait for an
+  // answer to it. The header "Accept" of libcurl is sent: without it, etcd 3.4 takes the user of a
+  // process with a certificate from the certificate of etcd itself.
   for (auto const* const line : {"Content-Type: application/json", "Expect:"}) add(line);
   if (!token.empty()) add(concat({"Authorization: ", token}).c_str());
   set(CURLOPT_HTTPHEADER, lines.get());

@@ -16,7 +16,7 @@
 
 namespace plait::detail {
 
-/// The store by which the processes of one generation exchange addresses: keys in etcd, each
+/// The store through which the processes of one generation exchange addresses: keys in etcd, each
 /// attached to the lease of the process that wrote it.
 class etcd_rendezvous_store final : public rendezvous_store {
  public:

@@ -30,9 +30,9 @@ class etcd_watch {
   using milliseconds = std::chrono::milliseconds;
 
   /// Calls changed() after each change of a key that begins with `prefix`, and each time that a
-  /// server has been reached, since changes before that may have been missed. The function reads
-  /// the keys itself. The watch reconnects until it is destroyed. A connection without data for
-  /// `longest_silence` may be dead and is replaced.
+  /// server has been reached, since changes before that may have been missed. The function
+  /// changed() must read the keys itself. The watch reconnects until it is destroyed. A connection
+  /// without data for `longest_silence` may be dead and is replaced.
   etcd_watch(std::shared_ptr<etcd_access> access, std::string const& prefix,
              std::function<void()> changed,
              milliseconds longest_silence = std::chrono::seconds(30));

@@ -22,7 +22,8 @@ struct generation_record {
   std::vector<std::string> members{};
   std::int64_t step = 0;  ///< the greatest number of steps that a member had done when it joined
   /// If the job ends in this generation, the generation does no step. `closing` is then the reason,
-  /// and `signal` the number of the signal that is the reason, or 0. Otherwise they are "" and 0.
+  /// and `signal` the number of the signal that is the reason, or 0. Otherwise `closing` is "" and
+  /// `signal` is 0.
   std::string closing{};
   int signal = 0;
   /// The number of consecutive earlier generations that have failed although all members stayed
@@ -34,9 +35,9 @@ struct generation_record {
 
 /// The entry that a member writes when it waits for the next generation.
 struct join_entry {
-  std::int64_t step = 0;  ///< the number of steps that it has done; 0 without a trained state
-  int block = -1;         ///< the block (part of the model) whose state it has, or -1
-  int leaving = 0;        ///< the number of the signal that it has received, or 0
+  std::int64_t step = 0;  ///< steps that the member has done; 0 without a trained state
+  int block = -1;         ///< the block (part of the model) whose state the member has, or -1
+  int leaving = 0;        ///< the number of the signal that the member has received, or 0
 };
 
 /// The keys of a job, as they are in the store at one moment. All decisions about membership are a
@@ -53,14 +54,15 @@ struct membership_view {
   std::string job{};              ///< the job's random number; "" if no job is in the store
   std::vector<member> members{};  ///< processes with a lease, the oldest first
   std::optional<generation_record> now{};
-  std::int64_t now_modified = 0;  ///< the store's revision of `now`, or 0
+  std::int64_t now_modified = 0;  ///< the store's revision in which `now` was written, or 0
   /// Entries of members that wait for the generation after `now`.
   std::map<std::string, join_entry> joined{};
   /// Members that have reported that `now` has failed, each with the member that it blames, or "".
   std::map<std::string, std::string> failed{};
   /// Members that may not take part in the job, with the reasons; they are treated as gone.
   std::map<std::string, std::string> refused{};
-  std::optional<std::string> done{};  ///< if the job has ended: "" or the reason
+  /// The reason for the end of the job, "" after success; nullopt if the job has not ended.
+  std::optional<std::string> done{};
 
   [[nodiscard]] bool has(std::string const& uid) const { return find(uid) != nullptr; }
   [[nodiscard]] member const* find(std::string const& uid) const;
@@ -100,12 +102,12 @@ class membership {
   /// The action that a member takes next. After each action except `wait`, the caller reads the
   /// store again.
   enum class act {
-    wait,     ///< wait for a change of the store, or until `when`
-    enter,    ///< get a lease, and write a member's key
-    join,     ///< write that this member joins the generation after `number`, and its state
+    wait,   ///< wait for a change of the store, or until `when`
+    enter,  ///< get a lease, and write a member's key
+    join,   ///< write that this member joins the generation after `number`, and the member's state
     propose,  ///< write the generation `next`, if nothing has changed since the view
     revoke,   ///< revoke the leases of the members `who`, which have not joined in time
-    begin,    ///< begin generation `next` as its rank `rank`
+    begin,    ///< begin generation `next`, in which this member is rank `rank`
     leave,    ///< leave the job, as this member wished; the job continues without it
     end       ///< stop: the job has ended or refuses this member; `why` is "" after success
   };
@@ -117,7 +119,7 @@ class membership {
     int rank = -1;
     std::vector<std::string> who{};
     std::string why{};
-    bool is_refused = false;  ///< after `end`: the job continues without this member
+    bool is_refused = false;  ///< only after `end`: true if the job continues without this member
   };
 
   membership(std::string uid, membership_terms const& terms)
@@ -143,8 +145,9 @@ class membership {
  private:
   static constexpr time leaving_time{1'000};
 
-  /// Returns for how long `is_so` has been true each time that this member looked; resets `begin`
-  /// if `is_so` is false.
+  /// Returns for how long `is_so` has been true without interruption, as far as this member has
+  /// seen; 0 if it is false. `begin` stores the time at which it became true, and is reset if
+  /// `is_so` is false.
   static time since(std::optional<time>& begin, bool is_so, time now);
   void forget();
 
