@@ -45,8 +45,8 @@ struct log_options {
   /// run passes the number of its next step. An elastic run passes the step of
   /// `trainer.last_report()` and writes that report first.
   std::optional<std::int64_t> from_step{};
-  /// The names of a loss's terms, as `plan::loss_term_names()` returns them. If empty, the log uses
-  /// the terms' numbers.
+  /// The names of the terms of the loss, as `plan::loss_term_names()` returns them. If empty, the
+  /// log uses the terms' numbers.
   std::vector<std::string> term_names{};
 };
 
