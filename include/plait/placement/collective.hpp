@@ -61,8 +61,8 @@ inline constexpr row_operation all_reduce_max{collective::all_reduce, reduction:
   return moves.sent != collective::none;
 }
 
-/// Returns true if the result replaces the operand in its memory, so that a layer's body may call
-/// the operation.
+/// Returns true if the result replaces the operand in the operand's memory. The functions of a
+/// layer can make only transitions with such an operation, because ops.move works in place.
 [[nodiscard]] constexpr bool reduces_in_place(row_operation moves) {
   return moves.sent == collective::all_reduce;
 }

@@ -21,8 +21,8 @@ enum class placement_kind : int {
   invariant,  ///< equal on all ranks, and all ranks do the same work with it
   shard,      ///< rank r holds block r of one dimension
   partial,    ///< the value is the sum of the ranks' values
-  /// As partial, but each rank holds the sums of its subtrees of a slice_tree (its roots), which
-  /// are added along the tree.
+  /// Like `partial`, but the ranks' values are added along a slice_tree. Each rank holds several
+  /// sums: one for each of its roots, the largest subtrees whose slices all belong to the rank.
   sliced,
   partial_max,  ///< the value is the maximum of the ranks' values; it has no gradient
   only,         ///< one rank holds the value, the others hold nothing
@@ -32,10 +32,11 @@ enum class placement_kind : int {
 
 namespace plait {
 
-/// The dimensions of an activation, stored as (sequence, batch, features), counted from the last.
-/// The dimensions of a parameter are counted from the first: 0, 1, ... `elements` is the single
-/// dimension of an arena, which is the contiguous memory of all parameters. A shard of it is a
-/// block of the arena's elements, independent of where parameters begin and end.
+/// The numbers of dimensions, for shards. An activation is stored as (sequence, batch, features),
+/// and its dimensions are counted from the last. The dimensions of a parameter are counted from the
+/// first: 0, 1, ... `elements` is the single dimension of an arena, which is the contiguous memory
+/// of all parameters. A shard of it is a block of the arena's elements, independent of where
+/// parameters begin and end.
 namespace dim {
 inline constexpr int elements = -4;
 inline constexpr int sequence = -3;
@@ -67,8 +68,8 @@ inline constexpr placement partial{ext::placement_kind::partial};
 
 namespace plait::ext {
 
-/// Every rank holds the sums of its subtrees of a slice_tree (its roots); the value is their sum
-/// along the tree.
+/// Every rank holds one sum for each of its roots (subtrees of a slice_tree); the value is the sum
+/// of the ranks' roots, added along the tree.
 inline constexpr placement sliced{placement_kind::sliced};
 
 }  // namespace plait::ext
@@ -78,7 +79,8 @@ namespace plait {
 /// The value is the maximum of the ranks' values; it has no gradient.
 inline constexpr placement partial_max{ext::placement_kind::partial_max};
 
-/// Rank r holds block r of dimension `Dim` (of each of its `Parts` pieces).
+/// Rank r holds block r of dimension `Dim`. If `Parts` is above 1, the dimension consists of that
+/// many equal pieces, and rank r holds block r of each piece.
 ///
 /// Example (tests/reference/names_in_use_test.cpp shard):
 ///     constexpr plait::placement blocks = plait::shard<plait::dim::features>;

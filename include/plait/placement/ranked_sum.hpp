@@ -16,7 +16,7 @@ namespace plait::ext {
 struct ranked_sum {
   std::size_t share = 0;  ///< number of elements that each rank sums
   std::size_t piece = 0;  ///< largest number of elements received from each other rank at one time
-  std::size_t rest = 0;   ///< number of elements after all shares, which every rank sums
+  std::size_t rest = 0;   ///< number of elements that follow the shares; every rank sums them
   std::size_t room = 0;   ///< number of elements of memory that a rank needs besides the value
 
   /// The largest number of bytes that a rank receives at one time, unless this limit is less than
