@@ -9,11 +9,12 @@
 #include "plait/core/namespaces.hpp"
 #include "plait/placement/placement.hpp"
 
-// The sizes of arrays of other libraries that show the elements of a view; see tensor/mdspan.hpp.
+// Computes the sizes of an array of another library that refers to the elements of a view, and the
+// shape of a view that refers to the elements of such an array; see tensor/mdspan.hpp.
 namespace plait::detail {
 
 inline constexpr std::size_t most_array_rank = 3;
-/// An extent that is not known from the type of an array, as std::dynamic_extent.
+/// An extent that is not known from the type of an array, like std::dynamic_extent.
 inline constexpr std::size_t dynamic_extent = std::size_t(-1);
 using array_extents = std::array<std::size_t, most_array_rank>;
 
@@ -33,7 +34,7 @@ constexpr array_extents row_major_strides(std::size_t rank, array_extents const&
 struct array_request {
   std::size_t rank = 0;
   array_extents extents{};    ///< the extents in the type, or dynamic_extent
-  std::size_t most = 0;       ///< the largest number of the array's index type
+  std::size_t most = 0;       ///< the largest number that the array's index type can represent
   std::size_t alignment = 1;  ///< the alignment in bytes that the type promises
   void const* data = nullptr;
   std::size_t rows = 0, columns = 0;
@@ -42,7 +43,7 @@ struct array_request {
   placement at{};
 };
 
-/// Returns the extents of the array.
+/// Returns the extents of the array that `of` describes.
 ///
 /// Errors: size_mismatch, input_error.
 array_extents extents_of_array(array_request const& of);

@@ -79,8 +79,8 @@ struct device_batch {
   /// microbatch.
   std::size_t together = 1;
   std::size_t first_sample = 0;  ///< index within the global batch of this data rank's first sample
-  /// The number of places of the global batch that have no sample. Only the last batch of an epoch
-  /// has such places.
+  /// The number of samples that the global batch lacks. It is above 0 only in the last batch of an
+  /// epoch, in which some rows then belong to no sample.
   std::size_t missing_samples = 0;
   std::byte* inputs = nullptr;
   std::size_t input_stride_bytes = 0;
@@ -111,13 +111,15 @@ struct device_batch {
                                                   : nullptr;
   }
   [[nodiscard]] std::size_t rows() const { return samples * sequence; }
-  /// The number of places for samples in all microbatches.
+  /// The number of samples for which all microbatches of this data rank together have rows. In the
+  /// last batch of an epoch, some of these rows may belong to no sample.
   [[nodiscard]] std::size_t places() const {
     return samples * static_cast<std::size_t>(microbatches);
   }
-  /// The number of samples in a microbatch of data rank `rank` of `ranks`. They are in the first
-  /// places of the microbatch. If microbatches are slices, the samples are divided among slices,
-  /// else among ranks.
+  /// The number of samples in a microbatch of data rank `rank` of `ranks`. If it is less than
+  /// `samples`, the last samples of the microbatch are missing, and the rows for them have no
+  /// values that count. If microbatches are slices, the samples of the global batch are divided
+  /// among slices, else among ranks.
   [[nodiscard]] std::size_t samples_in(int microbatch, int rank, int ranks) const {
     if (slices > 0) return slice_of(microbatch).count;
     auto const mine =

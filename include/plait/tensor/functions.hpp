@@ -38,7 +38,7 @@ PLAIT_IN_LOOPS PLAIT_HOST_DEVICE float multiply_add(float a, float b, float c) {
 #endif
 }
 
-/// Returns a b + c in double, rounded like the function for float.
+/// Returns a b + c in double, rounded in the same way as by the function for float.
 PLAIT_IN_LOOPS PLAIT_HOST_DEVICE double multiply_add(double a, double b, double c) {
 #if defined(__FMA__) || defined(__ARM_FEATURE_FMA) || defined(__CUDA_ARCH__)
   return __builtin_fma(a, b, c);
@@ -232,7 +232,7 @@ struct silu_derivative {
 struct sigmoid {
   template <class T>
   PLAIT_IN_LOOPS PLAIT_HOST_DEVICE T operator()(T x) const {
-    constexpr T highest = sizeof(T) == 4 ? 80 : 700;  // less than where e^-x overflows
+    constexpr T highest = sizeof(T) == 4 ? 80 : 700;  // chosen so that e^highest is finite
     return 1 / (1 + exponential(choose(-x > highest, highest, -x)));
   }
 };

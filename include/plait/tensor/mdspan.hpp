@@ -60,7 +60,8 @@ struct array_type<Array> {
   using mapping = typename Array::mapping_type;
   static constexpr std::size_t rank = Array::rank();
   using dimensions = std::make_index_sequence<rank>;
-  // True for pointers and references that are __restrict, too.
+  // True if `Handle` can be assigned from a plain pointer to an element, and to it. It is also true
+  // for a pointer with __restrict.
   template <class Handle>
   static constexpr bool points_to_elements =
       requires(Handle handle, element* pointer) { pointer = handle, handle = pointer; };
@@ -92,7 +93,8 @@ struct array_type<Array> {
     return Array(data, mapping_of(extents, dimensions{}));
   }
 
-  // Tries the mapping on an array whose dynamic extents are the given numbers.
+  // Returns true if the mapping is row-major for an array whose dynamic extents are the given
+  // numbers.
   static constexpr bool is_row_major_at(array_extents extents) {
     for (std::size_t i = 0; i < rank; ++i)
       if (static_extent(i) != dynamic_extent) extents[i] = static_extent(i);
@@ -105,7 +107,7 @@ struct array_type<Array> {
   // True if the elements of a row are neighbours and rows have no gaps. The extents of the two
   // trials have no common divisor, so that a layout that pads rows fails one of them.
   static constexpr bool is_row_major() {
-    if constexpr (rank < 1 || rank > most_array_rank) return true;  // another text says so
+    if constexpr (rank < 1 || rank > most_array_rank) return true;  // the callers refuse such ranks
     else if constexpr (!mapping::is_always_strided()) return false;
     else if constexpr (requires { typename std::bool_constant<is_row_major_at({7, 5, 3})>; })
       return is_row_major_at({7, 5, 3}) && is_row_major_at({5, 3, 7});
@@ -143,7 +145,8 @@ struct array_type<Map<Plain, Options, Stride>> {
   static constexpr bool has_own_strides =
       int(Stride::OuterStrideAtCompileTime) != 0 || int(Stride::InnerStrideAtCompileTime) != 0;
 
-  static constexpr std::size_t alignment() {  // Options may be Eigen::Aligned16, which is 16
+  // If Options contains an alignment, its value is the number of bytes: Eigen::Aligned16 is 16.
+  static constexpr std::size_t alignment() {
     return Options == 0 ? alignof(element) : static_cast<std::size_t>(Options);
   }
   static constexpr std::size_t static_extent(std::size_t i) {

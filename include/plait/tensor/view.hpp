@@ -71,7 +71,8 @@ struct transposed_view {
 
 namespace plait {
 
-/// Returns the view marked to be read transposed by a matrix product; nothing is copied.
+/// Returns the view with a mark that makes a matrix product read the matrix transposed. No elements
+/// are copied.
 template <class T, placement At, class Memory>
 constexpr ext::transposed_view<view<T, At, Memory>> transposed(view<T, At, Memory> what) {
   return {what};
