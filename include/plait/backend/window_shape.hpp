@@ -126,7 +126,7 @@ inline constexpr std::size_t all_together = 0;
 /// samples. For example, a set of group norm has 1 sample and C / groups of the C channels; a set
 /// of batch norm has 1 channel and many samples.
 struct norm_shape {
-  std::size_t samples = 0;  ///< number of rows
+  std::size_t samples = 0;  ///< number of rows, including padding
   /// The number of rows that are samples, from the first row on. The remaining rows are padding and
   /// are ignored.
   std::size_t present = 0;

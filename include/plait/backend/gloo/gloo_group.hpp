@@ -69,7 +69,7 @@ class gloo_group final : public process_group {
   bool all_reduce(void* inout, std::size_t count, element_type type, reduction operation) override;
 
   /// Opens further connections between the members; `watch` ends waits on these connections. The
-  /// challenge proves that both ends mean the connections of this `name`. All members call it.
+  /// challenge proves that both ends open the connections of the same `name`. All members call it.
   [[nodiscard]] [[gnu::cold]] std::shared_ptr<gloo_mesh> connect_anew(
       std::string const& name, std::shared_ptr<gloo_watch> const& watch);
 

@@ -269,7 +269,8 @@ PLAIT_DECL void gloo_group::fail(char const* function, std::exception const& pro
   auto const lost =
       concat({call_text(function), ": the connection to ", other,
               " is lost; the process at the other end has failed or ended (Gloo: ", words, ")"});
-  // This rank ends because of the signal, like the other ranks that have waited as long.
+  // If this rank was about to end its wait because of a signal, it throws the exception for
+  // signals, like the other ranks that have waited as long.
   if (signal != 0)
     throw wait_stopped_by_signal(concat({lost, ", after ", caught_signal::name(signal)}), signal);
   throw engine_error(lost, other_ == none ? -1 : world_rank(static_cast<int>(other_)));

@@ -81,10 +81,10 @@ void combine_tiles(Combine combine, std::size_t count, int ranks, place_of_rank<
   }
 }
 
-// Calls combine_tiles for an operation that is known at run time; combine_in_rank_order below does
-// the same for `from` and `to` of any types. A NaN on any rank makes the maximum NaN. Only sums of
-// real numbers use vector lanes: gradients and activations are long, but maxima have one number per
-// row, and integers are few values that ranks compare.
+// Calls combine_tiles for an operation that is known only at run time; combine_in_rank_order below
+// does the same for `from` and `to` of any types. A NaN on any rank makes the maximum NaN. Only
+// sums of real numbers use vector lanes: gradients and activations are long, but maxima have one
+// number per row, and integers are few values that ranks compare.
 template <class T>
 void combine_places(reduction operation, std::size_t count, int ranks, place_of_rank<T const> from,
                     place_of_rank<T> to, int targets) {

@@ -118,7 +118,9 @@ class process_communicator : public communicator_calls<process_communicator> {
       log_.site(detail::flight_site::moves);
       if (tensor_bytes != 0) move<Kind, T>(call);
       if (compares_ || !detail::has_root(call.kind))
-        note_barrier();  // a broadcast may return on its root before other members have arrived
+        // All members have arrived. This is not certain after a broadcast that was not compared,
+        // which may return earlier on its root.
+        note_barrier();
     }
     log_.end();
   } catch (call_left const&) {  // leak the memory to which the library may still write

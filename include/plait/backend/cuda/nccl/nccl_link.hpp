@@ -161,7 +161,8 @@ class nccl_link final : public stream_user {
     } catch (...) {
       state_.users.push_back(this);
       leave();
-      if (gpu_is_stuck) (void)comm_.release();  // NCCL may still write to the communicator
+      // The communicator is leaked, because NCCL may still write to it.
+      if (gpu_is_stuck) (void)comm_.release();
       throw;
     }
     state_.users.push_back(this);
