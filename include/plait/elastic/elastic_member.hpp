@@ -143,7 +143,7 @@ class elastic_member {
   [[gnu::cold]] void wait(membership::time when);
   [[gnu::cold]] void enter(membership_view const& view);
 
-  // Methods that the keeper's thread calls
+  // The keeper's thread calls these methods.
 
   void keep(std::stop_token const& ends);
   void renew(etcd& with);

@@ -104,7 +104,7 @@ class elastic_run {
   [[gnu::cold]] void say_if_late() const;
   [[nodiscard]] std::string how_to_begin_anew() const;
 
-  // Reading the user's settings, from the options or the environment
+  // These functions read the user's settings, from the options or the environment.
 
   static std::string variable(char const* name);
   [[nodiscard]] std::string at() const;

@@ -103,7 +103,7 @@ class membership {
   /// store again.
   enum class act {
     wait,   ///< wait for a change of the store, or until `when`
-    enter,  ///< get a lease, and write a member's key
+    enter,  ///< get a lease, and write this member's key
     join,   ///< write that this member joins the generation after `number`, and the member's state
     propose,  ///< write the generation `next`, if nothing has changed since the view
     revoke,   ///< revoke the leases of the members `who`, which have not joined in time
