@@ -60,8 +60,8 @@ struct array_type<Array> {
   using mapping = typename Array::mapping_type;
   static constexpr std::size_t rank = Array::rank();
   using dimensions = std::make_index_sequence<rank>;
-  // True if `Handle` can be assigned from a plain pointer to an element, and to it. It is also true
-  // for a pointer with __restrict.
+  // True if `Handle` is a pointer to elements: a plain pointer can be assigned to it and from it.
+  // Pointers with __restrict are included.
   template <class Handle>
   static constexpr bool points_to_elements =
       requires(Handle handle, element* pointer) { pointer = handle, handle = pointer; };
