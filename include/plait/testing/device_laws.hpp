@@ -29,7 +29,7 @@ void compare_copied(check_report& report, std::string const& law,
                     std::vector<std::byte> const& copied, std::vector<std::byte> const& got,
                     std::size_t before, std::byte next_to_them);
 
-/// Runs a device, law by law, and reports failures.
+/// Checks a device, one law after another, and reports failures.
 template <class Device>
 class device_laws {
  public:

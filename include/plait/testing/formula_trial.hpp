@@ -272,8 +272,8 @@ tried_formula as_tried() {
 struct tried_cut {
   int variable = values_of_form::nothing;
   bool is_listed = false;  ///< the rules of formula/forms.hpp let ranks cut the variable
-  std::vector<int>
-      ranks{};  ///< the numbers of ranks of the trial; empty if none divides the length
+  /// The numbers of ranks of the trial; empty if none of them divides the length.
+  std::vector<int> ranks{};
   /// The largest difference between the results of a listed form and the results on one rank.
   double distance = 0;
   bool works_anyway = false;  ///< the rules refuse the cut, but the results are right
