@@ -8,7 +8,7 @@
 
 namespace plait::operation {
 
-/// The name of an operand, as a part of an operation's text.
+/// The name of an operand: a range of characters within the text of the operation.
 struct operand_name {
   char const* begin;
   int size;
@@ -21,14 +21,16 @@ struct operand_name {
 /// each combination of m, k and n.
 struct row {
   char const* name;
-  char const* text;  ///< indices, in the notation of `signature`
-  double flops = 0;  ///< FLOPs per element of the iteration space, for flops_per_row
+  char const* text;  ///< the operands with their indices, in the notation of `signature`
+  double flops = 0;  ///< FLOPs for each combination of the indices; layers compute their
+                     ///< flops_per_row from it
   /// Alternative indices that the operation accepts as well; null if none.
   char const* others = nullptr;
 
   // NOLINTNEXTLINE: implicit, as a row represents its indices
   constexpr operator signature() const { return signature::of(text); }
-  /// Returns the name of an operand, read from the text.
+  /// Returns the name of operand `number`, which the text contains in front of the operand's
+  /// indices, or "an operand" if it has no name.
   [[nodiscard]] constexpr operand_name name_of(int number) const {
     char const* at = text;
     for (; number > 0 && *at != 0; ++at) number -= *at == ')' ? 1 : 0;
@@ -39,7 +41,9 @@ struct row {
   }
 };
 
-/// Judges placements of operands by the row's indices and by its alternative indices.
+/// Checks the placements `at` of the operands against the row's indices and, if these do not fit,
+/// against the row's alternative indices. Returns misplacement::none if the placements fit one of
+/// the two.
 constexpr judgment judge(row const& of, placement const* at) {
   judgment const first = judge(signature::of(of.text), at);
   if (first.what == misplacement::none || of.others == nullptr) return first;
@@ -59,24 +63,25 @@ concept is_row = requires {
   { R::is } -> std::same_as<row const&>;
 };
 
-/// The indices of an operation, parsed once.
+/// The signature of an operation: its text, parsed at compile time.
 template <is_row R>
 inline constexpr signature indices_of = signature::of(R::is.text);
 
-/// The operations that compute the gradients of an operation. They find their operands by name: "x"
-/// is the operand x of the operation, "dy" is the gradient of its result y, and "dx", which they
-/// write, is the gradient of x.
+/// The operations that compute the gradients of an operation. The operands of these operations are
+/// found by name: "x" is the operand x of the differentiated operation, "dy" is the gradient of its
+/// result y, and "dx", which is written, is the gradient of x.
 template <is_row... Rows>
 struct adjoints_of {};
 
-/// The rule for the length of each dimension of the operands: it is the length of an earlier
-/// operand's dimension with the same index.
+/// The rules that determine the lengths of all dimensions of the operands: a dimension is as long
+/// as the first earlier dimension, of this or an earlier operand, that has the same index.
 struct shape_rule {
   struct length {
-    int operand = -1;  ///< -1: the length is `parts`; -2: no earlier operand has the index
+    int operand = -1;  ///< operand of the earlier dimension; -1: there is no index, and the length
+                       ///< is `parts`; -2: no earlier dimension has the index
     int dimension = 0;
-    int of_parts = 1;  ///< parts of the earlier operand's dimension
-    int parts = 1;     ///< parts of this dimension
+    int of_parts = 1;  ///< number of parts of the earlier dimension
+    int parts = 1;     ///< number of parts of this dimension
   };
   length of[signature::most_operands][2];
 

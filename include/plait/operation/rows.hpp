@@ -18,8 +18,8 @@ struct fill {
 struct copy_bytes {
   static constexpr row is{"copy_bytes", "from(1 c) -> to(1 c)"};
 };
-/// Copies rows that are not contiguous in memory. The rows of the two operands may alternate in
-/// memory.
+/// Copies rows that are not contiguous in memory. A row of `from` may be stored between two rows of
+/// `to`.
 struct copy_blocks {
   static constexpr row is{"copy_blocks", "from(r c) -> to(r c)"};
 };
@@ -56,7 +56,7 @@ struct accumulate_columns {
   static constexpr row is{"accumulate_columns", "a(r c), b(r c) -> +sums(1 c)"};
 };
 
-// ---- Functions of users: operands are read if their elements are const --------------------------
+// ---- Functions of users: an operand is read if its elements are const, and otherwise written ----
 
 /// y = f(operands...), element by element.
 struct map {
@@ -66,7 +66,7 @@ struct map {
 struct map_at {
   static constexpr row is{"map_at", "->"};
 };
-/// Calls f(columns, pointer to the row of each operand...) for each row.
+/// Calls f(number of columns, pointer to the row of each operand...) for each row.
 struct rows {
   static constexpr row is{"rows", "->"};
 };
@@ -132,8 +132,9 @@ struct gather_rows {
   static constexpr row is{"gather_rows", "#ids(r 1), table(v c) -> out(r c); linear all", 1};
   using adjoints = adjoints_of<scatter_add_rows>;
 };
-/// The table has a row for each position. In the first indices all ranks hold the whole table; in
-/// the alternative indices the table is cut as the positions are.
+/// dtable += dy, summed over the samples of each position; the table has one row for each position.
+/// By the first indices every rank holds the whole table; by the alternative indices the table is
+/// cut along the positions, in the same way as dy.
 struct accumulate_positions {
   static constexpr row is{"accumulate_positions", "dy(r c) -> +dtable(1 c); linear all; part", 0,
                           "dy(r c) -> +dtable(r c); linear all"};
@@ -146,8 +147,8 @@ struct add_positions {
 
 // ---- Attention ----------------------------------------------------------------------------------
 
-/// Attention with query, key and value side by side in one matrix. The heads are declared as parts
-/// of the features h.
+/// The gradient of attention whose query, key and value are side by side in one matrix. `h` are the
+/// features; the number of heads is not part of the indices.
 struct attention_side_by_side_backward {
   static constexpr row is{
       "attention_side_by_side_backward",
@@ -158,8 +159,9 @@ struct attention_side_by_side {
                           "qkv(r 3h) -> out(r h), #log_sum(r h); whole r; part"};
   using adjoints = adjoints_of<attention_side_by_side_backward>;
 };
-/// Attention with query, key and value as separate matrices. Each rank has whole heads, or several
-/// ranks read the same head of key and value.
+/// The gradient of attention whose query, key and value are separate matrices. The indices hold if
+/// each rank has whole heads of all three; `attention` has alternative indices for the case that
+/// several ranks read the same head of key and value.
 struct attention_backward {
   static constexpr row is{"attention_backward",
                           "q(r h), k(s h), v(s h), out(r h), #log_sum(r h), dout(r h) -> dq(r h), "
@@ -317,16 +319,17 @@ struct sgd {
 struct average {
   static constexpr row is{"average", "scale(1 1), x(1 c) -> +average(1 c)"};
 };
-/// Computes the sums of squares of blocks of x.
+/// out[i] = the sum of the squares of the elements in range i of x.
 struct sums_of_squares {
   static constexpr row is{"sums_of_squares", "x(1 c), ranges(1 n) -> out(1 n); part"};
 };
-/// *out = number / *count, or 0 if *count is 0.
+/// *out = number / *count, or 0 if *count is 0; `number` is an argument after the operands.
 struct divide {
   static constexpr row is{"divide", "count(1 1) -> out(1 1)"};
 };
-/// *norm = the square root of the sum of `squares`, added in their order. *factor = the number that
-/// scales a vector of this norm to at most a limit; it is NaN if the norm is not finite.
+/// *norm = the square root of the sum of all elements of `squares`, which are added in their order.
+/// *factor = the number by which a vector of this norm is multiplied so that its norm becomes at
+/// most a given limit; NaN if the norm is not finite.
 struct clip {
   static constexpr row is{"clip", "squares(1 c) -> norm(1 1), factor(1 1)"};
 };

@@ -6,20 +6,20 @@
 
 #include "plait/placement/placement.hpp"
 
-/// The indices of an operation's operands, and the placements of operands that follow from the
-/// indices.
+/// The notation for operations: the indices of an operation's operands. The placements that the
+/// operands may have follow from the indices.
 ///
 /// An operation on matrices is written as the indices of its operands, as in einsum: "m k, k n -> m
-/// n" is the matrix product. An index that all operands share is mapped over, and an index that no
-/// result has is summed over. So ranks may divide the operation as follows: they cut one index in
-/// every operand that has it, and each rank has the whole of every operand that lacks it. A product
-/// that is cut along k leaves a summand on each rank, because k is summed over; a product that is
-/// cut along n needs all of the first operand on each rank. docs/design/operation.md has the
-/// notation and the derivation.
+/// n" is the matrix product. An index that all operands have is mapped over: the operation does the
+/// same for each of its values. An index that no result has is summed over. So ranks may divide the
+/// operation as follows: one index is cut in every operand that has it, and each rank has the whole
+/// of every operand that lacks it. A product that is cut along k leaves a summand of the result on
+/// each rank, because k is summed over. A product that is cut along n needs the whole first operand
+/// on each rank. docs/design/operation.md explains the notation and the derivation.
 namespace plait::operation {
 
-/// The operands in which an operation is linear. They may be partial: applied to a rank's summand,
-/// the operation gives a summand of the result.
+/// The operands in which an operation is linear. These operands may be partial: if the operation is
+/// applied to the summand that a rank has, it returns a summand of the result.
 enum class linearity : int {
   none,
   in_first,  ///< linear in the first operand, for each value of the others
@@ -41,7 +41,7 @@ struct operand {
   dimension rows, columns;
   bool is_written = false;
   bool is_added_to = false;  ///< the result is added to the previous values
-  bool is_constant = false;  ///< has no gradient, like labels and saved statistics
+  bool is_constant = false;  ///< has no gradient, for example labels or saved statistics
 };
 
 /// The indices of an operation's operands.
@@ -57,8 +57,9 @@ struct operand {
 /// has no gradient. After a semicolon follow: the indices that each rank needs whole ("whole c") or
 /// over which the largest value is taken ("max c"); the operands in which the operation is linear
 /// ("linear all" together, "linear each", "linear first" or "linear last"); "in place" if a result
-/// may share the memory of an operand with the same indices; and "part" if ops checks more than the
-/// indices say. "21" is a pair: two parts of one element.
+/// may share the memory of an operand with the same indices; and "part" if ops checks requirements
+/// that the indices do not express. The index "21" is a pair: two values that are parts of one
+/// element.
 ///
 /// Errors: a text in another notation is not a constant expression and does not compile.
 struct signature {
@@ -69,7 +70,7 @@ struct signature {
   std::uint32_t whole = 0;    ///< a bit for each index that must not be cut
   std::uint32_t maximum = 0;  ///< a bit for each index over which the result is a maximum
   linearity linear = linearity::none;
-  bool in_place = false;  ///< a result may share the memory of an operand with the same indices
+  bool in_place = false;  ///< a result may use the memory of an operand that has the same indices
   bool is_part = false;   ///< ops checks requirements that the indices do not express
 
   consteval signature(char const* text) {
@@ -78,17 +79,17 @@ struct signature {
       throw "at least one operand must come before '->', and at least one after it";
   }
 
-  /// Reads the text of an operation. The text need not be a constant, and it may have no operand on
-  /// one side of "->".
-  /// Errors: throws a text that says what is wrong.
+  /// Reads the text of an operation. Unlike the constructor, it accepts a text that is not a
+  /// constant, and a text without operands on one side of "->".
+  /// Errors: throws a string that says what is wrong.
   static constexpr signature of(char const* text) {
     signature out;
     out.read(text);
     return out;
   }
 
-  /// Returns the signature of an element-wise function: `reads` operands and the result have the
-  /// same indices.
+  /// Returns the signature of an element-wise function with `reads` operands and one result, which
+  /// all have the same indices.
   static constexpr signature element_wise(int reads, linearity how) {
     signature out;
     out.count = reads + 1;
@@ -97,14 +98,14 @@ struct signature {
     return out;
   }
 
-  /// Returns a dimension of an operand: 0 is the rows, 1 the columns.
+  /// Returns the rows of operand `number` if `which` is 0, and its columns if `which` is 1.
   [[nodiscard]] constexpr dimension const& dimension_of(int number, int which) const {
     return which == 0 ? operands[number].rows : operands[number].columns;
   }
 
-  /// Returns the bit of a letter.
+  /// Returns the bit that stands for the index `letter` in a bit mask of indices.
   static constexpr std::uint32_t bit(char letter) { return std::uint32_t{1} << (letter - 'a'); }
-  /// Returns true if the index of a dimension is in a set of letters, given as a bit mask.
+  /// Returns true if the index of a dimension is in `letters`, a bit mask of indices.
   static constexpr bool holds(std::uint32_t letters, dimension const& of) {
     return of.index != '1' && (letters & bit(of.index)) != 0;
   }
@@ -121,7 +122,8 @@ struct signature {
     if (*text != 0)
       throw "only ';' may follow the operands that are written, or a property such as 'whole c'";
   }
-  /// Reads a list of operands that are separated by commas.
+  /// Reads a list of operands, separated by commas, and moves `text` to its end. `written`: the
+  /// operands are results.
   constexpr void read_operands(char const*& text, bool written) {
     skip_spaces(text);
     bool const has_any = *text != 0 && *text != '-' && *text != ';';
@@ -217,8 +219,8 @@ struct signature {
 };
 
 /// Returns the placement that an operand has if the operation is cut along `index`: a shard, or
-/// `replicate` if the operand lacks the index. `parts`: the number of pieces, side by side, into
-/// which the cut index itself is divided.
+/// `replicate` if the operand does not have the index. `parts`: the number of pieces, side by side,
+/// of which the index itself consists; each piece is cut.
 constexpr placement placement_in_cut(operand const& of, char index, int parts) {
   if (of.rows.index == index) return {ext::placement_kind::shard, 0, of.rows.parts * parts};
   if (of.columns.index == index) return {ext::placement_kind::shard, 1, of.columns.parts * parts};
@@ -228,35 +230,37 @@ constexpr placement placement_in_cut(operand const& of, char index, int parts) {
 /// The reasons why an operation cannot run on operands with the given placements.
 enum class misplacement : int {
   none,
-  cut_of_whole,   ///< an index is cut that must be whole on each rank
-  cut_otherwise,  ///< an operand is cut along a single row or column, or into parts other than its
-                  ///< own
-  unlike_cut,     ///< an operand is not placed as the cut of another operand requires
-  unreduced,    ///< a result lacks the cut index, but is not declared as the ranks' sum or maximum
-  mixed,        ///< no operand is cut, but some are invariant and some replicate
-  of_summands,  ///< an operand is partial, but the operation is not linear in it, or other operands
-                ///< do not fit
-  not_summed    ///< an operand in which the operation is linear is partial, but a result is not
-                ///< partial
+  cut_of_whole,   ///< an index is cut although the operation needs it whole on each rank
+  cut_otherwise,  ///< an operand is cut along a dimension of length 1, or into a number of parts
+                  ///< that does not fit the parts of the dimension
+  unlike_cut,     ///< the placement of an operand does not fit the index along which another
+                  ///< operand is cut
+  unreduced,      ///< a result lacks the cut index, but is not declared partial or partial_max
+  mixed,          ///< no operand is cut, but some are invariant and others replicate
+  of_summands,    ///< an operand is partial, but the operation is not linear in it or the placement
+                  ///< of another operand does not fit
+  not_summed      ///< an operand in which the operation is linear is partial, but a result is not
+                  ///< partial
 };
 
-/// A value for arguments without a placement, such as labels. No placement of an operand equals it.
+/// The placement of an argument that has none, such as labels. It differs from all placements of
+/// operands.
 inline constexpr placement unplaced{ext::placement_kind::only, -1};
 
-/// The result of judge(): the reason why placements are wrong, and the first operand with a wrong
-/// placement.
+/// The result of judge(): the reason why the placements are wrong, and the index of the first
+/// operand with a wrong placement.
 struct judgment {
   misplacement what = misplacement::none;
   int operand = 0;
 };
 
-/// Judges whether the operation may run on each rank's local parts. `at`: the placements of the
-/// operands and results, in the order of the signature. Returns misplacement::none if the
-/// placements are sound: the ranks' local results form results with these placements, and the
-/// gradients do so in the dual placements.
+/// Checks if the operation may run on each rank's local parts. `at`: the placements of the operands
+/// and results, in the order of the signature. Returns misplacement::none if the placements are
+/// sound: the local results of all ranks then form results with these placements, and the local
+/// gradients form gradients with the dual placements.
 ///
-/// The placements are sound in one of three cases: all operands are whole and all ranks do the same
-/// work; the operands in which the operation is linear are partial; or one index is cut.
+/// There are three sound cases. All operands are whole, and all ranks do the same work. Or the
+/// operands in which the operation is linear are partial. Or one index is cut.
 constexpr judgment judge(signature const& of, placement const* at) {
   using enum misplacement;
   int first_cut = -1, first_sum = -1, reads = 0, sums = 0, first = -1, last = 0;
@@ -281,7 +285,7 @@ constexpr judgment judge(signature const& of, placement const* at) {
       if (at[i] == unplaced) continue;
       placement const cut =
           placement_in_cut(of.operands[i], along.index, at[first_cut].parts / along.parts);
-      // A result that lacks the cut index is a summand (or a maximum) on each rank.
+      // Each rank computes a summand (or a maximum) of a result that lacks the cut index.
       bool const reduces = cut == replicate && of.operands[i].is_written;
       if (reduces && at[i] != (is_maximum ? partial_max : partial)) return {unreduced, i};
       bool const is_shared = of.operands[i].is_constant && cut == replicate && ext::is_whole(at[i]);
@@ -311,7 +315,7 @@ constexpr judgment judge(signature const& of, placement const* at) {
   return {};
 }
 
-/// Returns true if the operands may have these placements.
+/// Returns true if the operands and results may have the placements `places`, in this order.
 constexpr bool allows(signature const& of, std::initializer_list<placement> places) {
   return judge(of, places.begin()).what == misplacement::none;
 }
