@@ -13,7 +13,8 @@ concept is_composed = requires { typename P::policies; };
 template <class P>
 concept has_axis = requires { P::along; };
 
-// A misspelt member of a policy is reported only if the correct member is missing.
+// True if P declares a misspelt member (here `rank`) and lacks the correct one (here `ranks`). A
+// misspelt member is an error only then, because a policy may have other members.
 template <class P>
 concept says_rank_for_ranks = requires { P::rank; } && !requires { P::ranks; };
 template <class P>
@@ -30,7 +31,7 @@ concept says_schedule_for_schedule_type =
 template <class P>
 concept says_cut_for_cuts = requires { typename P::cut; } && !requires { typename P::cuts; };
 
-/// True if P has a misspelt member, which would be ignored.
+/// True if P has one of these misspelt members, which plait would ignore.
 template <class P>
 concept has_near_miss =
     says_rank_for_ranks<P> || says_sample_for_samples<P> || says_parameter_for_parameters<P> ||

@@ -42,8 +42,8 @@ struct unsharded {
 /// Cuts the optimizer's state into blocks, one for each data rank, and at higher levels the
 /// gradients and the parameters, too, as ZeRO and FSDP do.
 ///
-///   zero<1>  cuts the optimizer's state: a rank updates its block of each bucket
-///   zero<2>  cuts the gradients, too: after each microbatch its gradients are reduced
+///   zero<1>  cuts the optimizer's state: each rank updates its block of each bucket
+///   zero<2>  cuts the gradients, too: the gradients of each microbatch are reduced into the blocks
 ///   zero<3>  cuts the parameters, too: they are gathered before the layers that use them
 ///
 /// Moves:  n = N(p-1)/p bytes for N bytes of parameters on p ranks, per step of m microbatches:
@@ -82,15 +82,15 @@ struct zero {
 ///     };
 inline constexpr ext::at_end_option at_end{};
 
-/// Sets when data ranks sum their gradients, as `bucket_cap_mb` does in PyTorch's DDP. With
-/// `buckets<1_MiB>` a bucket consists of consecutive layers whose gradients take at least 1 MiB
-/// together; it is reduced as soon as the backward has computed these gradients, while the backward
-/// continues. With `buckets<at_end>` all gradients are reduced after all passes. The default is 4
-/// MiB.
+/// Sets the size of buckets, and so the times at which data ranks sum their gradients, as
+/// `bucket_cap_mb` does in PyTorch's DDP. With `buckets<1_MiB>` a bucket consists of consecutive
+/// layers whose gradients together take at least 1 MiB. The bucket is reduced as soon as the
+/// backward has computed these gradients, while the backward continues. With `buckets<at_end>` all
+/// gradients are reduced after all passes. The default is 4 MiB.
 ///
 /// Moves:  the number of bytes does not depend on the size of buckets; each bucket is one
 ///         collective.
-/// Memory: none. A bucket is a range of the stored gradients.
+/// Memory: no additional memory, because a bucket is a range of the stored gradients.
 /// Source: Li et al., "PyTorch Distributed: experiences on accelerating data parallel training",
 ///         VLDB 2020, section 3.2.
 ///
@@ -125,9 +125,9 @@ namespace plait {
 /// ranks of a group together hold all parameters and gradients. Unlike in FSDP, the state of the
 /// optimizer is cut over all N ranks.
 ///
-/// Moves: among the ranks of a group, whose links are fast, the bytes of zero<Level>. Between the R
-///        = N / Ranks groups, each rank sends its block of the summed gradients once a step:
-///        2(B/Ranks)(R-1)/R bytes for B bytes of parameters.
+/// Moves: among the ranks of a group, which usually have fast links, the bytes of zero<Level>.
+///        Between the R = N / Ranks groups, each rank exchanges its block of the summed gradients
+///        once a step: 2(B/Ranks)(R-1)/R bytes for B bytes of parameters.
 ///
 /// Example (tests/reference/names_in_use_test.cpp within):
 ///     struct of_two_nodes
@@ -154,7 +154,7 @@ template <class Option>
 inline constexpr bool is_data_option =
     ext::data_sharding<Option> || ext::bucket_size<Option> || is_neighbourhood<Option>;
 
-/// The first type in `Options` that satisfies `Fits`, or else the default `Usual`.
+/// The first type in `Options` for which `Fits` is true, or `Usual` if there is none.
 template <template <class> class Fits, class Usual, class... Options>
 struct option_or : std::type_identity<Usual> {};
 template <template <class> class Fits, class Usual, class First, class... Rest>
@@ -182,7 +182,7 @@ struct no_neighbours {
   static constexpr int neighbours = 0;
 };
 
-/// The data axis of a data_parallel policy with options.
+/// The policy for the data axis that data_parallel<Ranks, Options...> adds to the mesh.
 template <int Ranks, class Sharding, class Buckets>
 struct data_axis {
   using concept_tag = ext::policy_tag;
@@ -192,8 +192,9 @@ struct data_axis {
   static constexpr ext::parameter_rule parameters = Sharding::parameters;
   static constexpr std::size_t bucket_bytes = Buckets::bucket_bytes;
 };
-/// The axis of the groups of ranks in a data_parallel policy with `within`: all groups have the
-/// same parameters, and sum their gradients once a step.
+/// The policy for the replica axis that data_parallel adds to the mesh if it has the option
+/// `within`. Ranks along this axis belong to different groups: all groups have the same parameters
+/// and sum their gradients once a step.
 template <int Ranks, class Sharding>
 struct groups_of_neighbours {
   using concept_tag = ext::policy_tag;
@@ -259,7 +260,7 @@ struct data_parallel
   static_assert((0 + ... + int(detail::is_neighbourhood<Options>)) <= 1,
                 "data_parallel<Ranks, Options...>: two options set how many neighbouring ranks "
                 "share the cut state; write within<...> once");
-  /// True if an option sets the size of buckets.
+  /// True if `Options` contains `buckets<...>`.
   static constexpr bool says_buckets = (ext::bucket_size<Options> || ...);
   static_assert(!(detail::is_at_end<Options> || ...) || !(detail::sums_blocks<Options> || ...),
                 "data_parallel<Ranks, zero<2 or 3>, buckets<at_end>>: these levels sum gradients, "

@@ -16,8 +16,7 @@ namespace plait {
 
 namespace detail {
 
-// True if a policy, or a policy within a hybrid, sets the size of buckets. The next constant is
-// true if a policy declares `slices`.
+// True if P, or a policy within the hybrid P, sets the size of buckets.
 template <class P>
 inline constexpr bool writes_buckets = false;
 template <class P>
@@ -25,7 +24,8 @@ template <class P>
 inline constexpr bool writes_buckets<P> = P::says_buckets;
 template <class P>
 inline constexpr bool has_slices = requires { P::slices; };
-// The number of policies within a policy that have a recompute rule.
+// The number of policies in P (P itself, or the policies within the hybrid P) that have a recompute
+// rule.
 template <class P>
 inline constexpr int recompute_count = requires { P::recomputes; } ? 1 : 0;
 template <class P>
@@ -34,8 +34,8 @@ inline constexpr int recompute_count<P> = P::recompute_count;
 
 }  // namespace detail
 
-/// Combines several policies in one mesh. Rank numbers change slowest along the axis of the first
-/// policy.
+/// Combines several policies in one mesh. Consecutive rank numbers are neighbours along the axis of
+/// the last policy; the axis of the first policy changes slowest.
 ///
 /// Example (tests/reference/names_in_use_test.cpp hybrid):
 ///     using eight =
@@ -64,11 +64,12 @@ struct hybrid {
 
 namespace plait::detail {
 
-/// The rules of a policy, with the placements on all axes.
+/// The rules of a policy: the placements on all axes, the slices and the recompute rule.
 struct policy_rules {
   placements samples{};
   parameter_rules parameters{};
-  /// The number of slices of the global batch if sums are added slice by slice; else 0.
+  /// If sums over samples are added slice by slice, the number of slices of the global batch; else
+  /// 0.
   int slices = 0;
   recompute_rule recomputes{};
 
@@ -79,8 +80,8 @@ struct policy_rules {
   }
 };
 
-/// The mesh and the rules that a single policy contributes; this one is for a policy without an
-/// axis.
+/// The mesh and the rules that a policy contributes to a job. This primary template is for a policy
+/// without an axis, such as `recompute`.
 template <class P>
 struct policy_traits {
   static_assert(is_sound_policy<P>);
@@ -191,8 +192,8 @@ inline constexpr mesh mesh_of = detail::policy_traits<P>::grid();
 
 namespace plait::detail {
 
-/// Returns the rules of a policy. A policy without a data axis has one data rank. If the batch is
-/// cut into slices, sums over samples are added slice by slice.
+/// Returns the rules of a policy. A policy without a data axis is treated as one with a single data
+/// rank. If the batch is cut into slices, sums over samples are added slice by slice.
 template <class P>
 constexpr policy_rules rules_of() {
   policy_rules out;
@@ -222,8 +223,8 @@ inline constexpr int ranks_of_data_parallel = 0;
 template <int Ranks, class... Options>
 inline constexpr int ranks_of_data_parallel<data_parallel<Ranks, Options...>> = Ranks;
 
-/// Returns a text for messages: the policy that the user can write in place of P so that each rank
-/// owns a block of the parameters.
+/// Returns the policy, as text for messages, that the user can write in place of P so that each
+/// rank owns a block of the parameters.
 template <class P>
 [[gnu::cold]] std::string with_owned_blocks() {
   using traits = policy_traits<P>;
@@ -255,7 +256,7 @@ inline constexpr placements samples_of = detail::rules_of<P>().samples;
 template <class P>
 inline constexpr parameter_rules parameter_rules_of = detail::rules_of<P>().parameters;
 
-/// The number of slices of a global batch if sums are added slice by slice; else 0.
+/// If sums over samples are added slice by slice, the number of slices of the global batch; else 0.
 template <class P>
 inline constexpr int slices_of = detail::rules_of<P>().slices;
 
@@ -268,7 +269,8 @@ inline constexpr recompute_rule recompute_rule_of = detail::rules_of<P>().recomp
 template <class P>
 inline constexpr std::size_t bucket_bytes_of = detail::least_bucket_bytes<P>();
 
-/// The policy along an axis, which a policy is or contains; `serial` if there is none.
+/// The policy for the axis `Which`: P itself, or a policy that P contains; `serial` if there is
+/// none.
 template <class P, axis Which>
 using policy_along = typename detail::policy_traits<P>::template along<Which>;
 

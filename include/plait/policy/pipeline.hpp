@@ -7,12 +7,12 @@
 
 namespace plait {
 
-/// Cuts the model into stages so that the most expensive stage costs as little as possible.
+/// Cuts the model into stages so that the cost of the most expensive stage is as low as possible.
 struct balanced {};
 
-/// Begins a new chunk at each of these units (a unit is a layer, the loss, a residual, a fan_out
-/// with the layer that takes its outputs, or one copy within a repeat). A stage has one chunk
-/// unless the schedule sets another number.
+/// Cuts the model in front of each of these units, given by number; each cut begins a new chunk. A
+/// unit is a layer, the loss, a residual, a fan_out with the layer that takes its outputs, or one
+/// copy within a repeat. A stage has one chunk unless the schedule sets another number.
 template <int... Units>
 struct cut_at {};
 

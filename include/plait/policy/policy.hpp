@@ -13,8 +13,8 @@ namespace plait::ext {
 /// The tag by which a type declares itself a policy: `using concept_tag = plait::ext::policy_tag;`.
 struct policy_tag {};
 
-/// A policy describes how the ranks along one axis of a mesh share samples, parameters and work. It
-/// is an empty type with these members:
+/// A policy describes how the ranks along one axis of a mesh divide samples, parameters and work
+/// among themselves. A policy is an empty type with these members:
 ///
 ///   using concept_tag = plait::ext::policy_tag;
 ///   static constexpr axis along                 the role of its axis (optional: it has none)
@@ -24,19 +24,21 @@ struct policy_tag {};
 ///   static constexpr std::size_t bucket_bytes   on a data axis (optional): see `buckets`
 ///   static constexpr form_cuts forms            on a model axis: dimensions that forms may cut
 ///   using schedule_type, cuts                   on a stage axis (optional): see `pipeline`
-///   using policies = policy_list<...>           instead of all that: the policies it consists of
+///   using policies = policy_list<...>           in place of all others: the policies within this
+/// one
 ///   static constexpr int slices                 without an axis: see `reproducible`
 ///   static constexpr recompute_rule recomputes  without an axis: see `recompute`
 ///
 /// A policy without an axis, such as `recompute`, does not add ranks to the mesh. `hybrid<...>`
-/// combines policies, plait's own and a program's. docs/policies.md shows a policy that a user
-/// wrote, and `plait::testing::check_policy` checks such a policy.
+/// combines policies of plait and policies that a program defines. docs/policies.md shows a policy
+/// that a user wrote, and `plait::testing::check_policy` checks such a policy.
 ///
 /// Errors: compile-time messages, see policy/checks.hpp.
 template <class P>
 concept policy = std::same_as<typename P::concept_tag, policy_tag>;
 
-/// The policies that a policy consists of. Rank numbers change slowest along the axis of the first.
+/// The policies that a policy consists of. The axis of the first policy changes slowest with the
+/// rank number.
 template <class... Policies>
 struct policy_list {};
 
@@ -52,8 +54,9 @@ struct serial {
   using concept_tag = ext::policy_tag;
 };
 
-/// A value for `ranks`: the program sets the number of ranks when the job is launched. The value is
-/// not 0, so that a number of ranks that was computed wrongly does not have this meaning.
+/// A number of ranks that is not known at compile time: the program sets it when the job is
+/// launched. The value is not 0, so that a number of ranks that was wrongly computed as 0 is still
+/// an error.
 inline constexpr int at_launch = -1;
 
 }  // namespace plait
@@ -63,12 +66,11 @@ namespace plait::ext {
 /// A recompute rule defines which values each unit (a layer or a residual, see cut_at) recomputes
 /// before its backward; see `recompute`.
 struct recompute_rule {
-  /// `what`: the values that a unit recomputes if `has` returns true for it. `others`: the values
-  /// that all other units recompute.
+  /// `what`: the values that are recomputed in a unit for which `has` returns true. `others`: the
+  /// values that are recomputed in all other units.
   granularity what{}, others{};
   int greatest_stage = 0;  ///< the greatest stage number that the rule names
-  /// Returns true for a unit that recomputes `what`; `unit` is the number of the unit within its
-  /// stage.
+  /// Returns true if the unit recomputes `what`; `unit` is the number of the unit within its stage.
   bool (*has)(int stage, int unit) = [](int, int) { return false; };
 
   [[nodiscard]] constexpr granularity of(int stage, int unit) const {
@@ -79,21 +81,23 @@ struct recompute_rule {
   }
 };
 
-/// A parameter rule defines the placements of parameters on one axis. All communication of
-/// parameters and their gradients follows from these three placements by the transition table. The
-/// gradients of a step take the transition summed -> owned, and the updated parameters take the
-/// transition owned -> kept before the next passes. For example, {kept invariant, summed partial,
-/// owned invariant} is the all_reduce of DDP; with owned shard<dim::elements> (ZeRO-1) it is a
-/// reduce_scatter and an all_gather.
+/// A parameter rule defines three placements of parameters on one axis. All communication of
+/// parameters and their gradients follows from the three by the transition table: the gradients of
+/// a step change from `summed` to `owned`, and the updated parameters change from `owned` to `kept`
+/// before the next passes. For example, {kept invariant, summed partial, owned invariant} is the
+/// all_reduce of DDP. With owned shard<dim::elements> (ZeRO-1) it is a reduce_scatter and an
+/// all_gather.
 ///
 /// `owned` may be `shard<dim::elements>`: each rank updates one block of each bucket of the arena.
 /// `summed` may be `shard<dim::elements>` as well: the gradients of each microbatch are then
 /// reduced. `kept` may be `shard<dim::elements>` as well: parameters are then gathered before
 /// layers use them.
 struct parameter_rule {
-  placement kept = invariant;    ///< the parameters between steps
-  placement summed = invariant;  ///< the sum of a step's gradients before it is reduced
-  placement owned = invariant;   ///< the parameters that a rank's optimizer updates, and its state
+  placement kept = invariant;    ///< the placement of the parameters between steps
+  placement summed = invariant;  ///< the placement of the sum of a step's gradients, before it is
+                                 ///< reduced
+  placement owned = invariant;   ///< the placement of the parameters that a rank's optimizer
+                                 ///< updates, and of the optimizer's state
   friend constexpr bool operator==(parameter_rule const&, parameter_rule const&) = default;
 };
 
@@ -105,11 +109,11 @@ struct form_cuts {
   friend constexpr bool operator==(form_cuts const&, form_cuts const&) = default;
 };
 
-/// The parameter rules on all axes. They are invariant on model and stage axes, where forms and
-/// stages place the parameters.
+/// The parameter rules of a job for all axes. On model and stage axes all three placements are
+/// `invariant`, because forms and stages determine there where the parameters are.
 struct parameter_rules {
   placements kept{}, summed{}, owned{};
-  axis model_axis = axis::tensor;  ///< the axis whose placements forms choose
+  axis model_axis = axis::tensor;  ///< the axis on which the forms of layers choose placements
 
   constexpr void set(axis which, parameter_rule const& rule) {
     if (model_axes.contains(which)) model_axis = which;

@@ -43,9 +43,9 @@ struct first {
 
 namespace plait::ext {
 
-/// A type that chooses units. `has(stage, unit)` returns true for a chosen unit; `unit` is the
-/// number of the unit within its stage. `greatest_stage` is the greatest number of a stage that the
-/// type names.
+/// A type that chooses units of a job. `has(stage, unit)` returns true for a chosen unit; `unit` is
+/// the number of the unit within its stage. `greatest_stage` is the greatest stage number that the
+/// type contains, so that it can be compared with the number of stages.
 template <class Where>
 concept names_units = requires {
   { Where::greatest_stage } -> std::convertible_to<int>;
@@ -63,9 +63,9 @@ namespace plait {
 /// inputs, so that all results have the same bits.
 ///
 /// `Where` is units::everywhere, units::on_stages<0, 1> or units::first<K>; `Others` applies to the
-/// other units. In a model, recomputed<What, L> and kept<L> override both for L. Two kinds of
-/// values are never recomputed: values that a loss reads, and values that are still in memory since
-/// the last forward.
+/// other units. Within a model, recomputed<What, L> and kept<L> take precedence over this policy
+/// for L. Two kinds of values are never recomputed: values that a loss reads, and values that are
+/// still in memory since the last forward.
 ///
 /// Moves:  the communication of the recomputed part of the forward, once more.
 /// Memory: for each unit and microbatch the kept values, and one buffer for all recomputed values,

@@ -15,9 +15,10 @@ namespace plait {
 /// on n; each use of a parameter has its own sum. Equal bits require equal tensor size, precision,
 /// mathematical library and processor; ranks compare these properties, and `explain` prints them.
 ///
-/// Moves:  the sums that a rank could complete alone (its roots in the tree) instead of one sum, at
-///         most twice the bytes of an all_reduce: for 12 slices on 4 ranks 2.25 times the bytes of
-///         the parameters instead of 1.5. With `zero<1>` the final gather is not needed.
+/// Moves: each rank sends the sums that it can complete alone (its roots in the tree) instead of
+///        one sum: at most twice the bytes of an all_reduce. For 12 slices on 4 ranks these are
+///        2.25 times the bytes of the parameters instead of 1.5. With `zero<1>` the final gather is
+///        not needed.
 /// Memory: up to 2 log2(Slices / n) + 2 accumulators for the gradients instead of one.
 ///
 /// Example (tests/reference/names_in_use_test.cpp reproducible):

@@ -6,15 +6,16 @@
 
 namespace plait {
 
-/// States if a tensor axis may also cut the sequence dimension of activations between the layers
-/// that it splits.
+/// Determines if a tensor axis also cuts the sequence dimension of activations between the layers
+/// that it splits, which is sequence parallelism.
 enum class sequence : bool { unsharded, sharded };
 
 /// Splits layers over `Ranks` ranks, as Megatron does. The planner chooses the cheapest sequence of
 /// forms for the layers (see form_planner.hpp).
 ///
-/// Moves: for each pair of a column and a row layer, one all_reduce of the activations forward and
-///        one backward; with `sequence::sharded` the same bytes as all_gather and reduce_scatter.
+/// Moves: for each pair of a column layer and a row layer, one all_reduce of the activations in the
+///        forward and one in the backward. With `sequence::sharded` an all_gather and a
+///        reduce_scatter, which together send the same bytes, take the place of each all_reduce.
 ///
 /// Example (tests/reference/names_in_use_test.cpp tensor_parallel):
 ///     struct halves : plait::parallel<objective, plait::tensor_parallel<2>> {
