@@ -15,7 +15,8 @@ namespace plait {
 
 namespace detail {
 
-// Numbers in checks are template arguments, so that every compiler prints them next to the text.
+// The numbers that a check compares are template arguments, so that every compiler prints them next
+// to the text of the error.
 template <std::size_t OutputWidth, std::size_t InputWidth, int Position>
 consteval void check_widths() {
   static_assert(OutputWidth == InputWidth,
@@ -41,7 +42,8 @@ inline constexpr bool is_several = false;
 template <class... Values>
 inline constexpr bool is_several<inputs<Values...>> = true;
 
-/// True if the outputs of a fan_out are, in their order, the inputs of the next layer.
+/// True if the outputs of a fan_out (`Made`) fit the inputs of the next layer (`Taken`), in the
+/// same order.
 template <class Made, class Taken>
 inline constexpr bool are_alike = std::is_same_v<Made, Taken>;
 template <class... Made, class... Taken>
@@ -49,8 +51,8 @@ template <class... Made, class... Taken>
 inline constexpr bool are_alike<inputs<Made...>, inputs<Taken...>> =
     ((Made::info == Taken::info && !Made::info.is_another_image(Taken::info)) && ...);
 
-/// True if two layers can take one value: their inputs are equal, or have equal widths and one of
-/// them is an image.
+/// True if one value can be the input of two layers with the input types A and B: the types are the
+/// same, or both are features of equal width and not images of different shapes.
 template <class A, class B>
 inline constexpr bool take_alike = std::is_same_v<A, B>;
 template <class A, class B>
@@ -62,8 +64,8 @@ template <class A, class B>
 inline constexpr bool take_alike<A, B> = A::info.kind == value_kind::features &&
                                          A::info == B::info && !A::info.is_another_image(B::info);
 
-/// The common input type of layers that take one value: the first of their input types that is an
-/// image, or the first input type if there is no image.
+/// The input type of a combination whose layers all take the same value: the first of their input
+/// types that is an image, or the first input type if none is an image.
 template <class First, class... Others>
 struct common_input {
   using type = First;
@@ -102,7 +104,7 @@ inline constexpr bool is_edge = [] {
   return true;
 }();
 
-/// The two inputs of a loss: features and targets.
+/// The two inputs of a loss: the width of the features, and the description of the targets.
 template <class Input>
 struct loss_inputs {
   static constexpr std::size_t width = Input::info.width;
@@ -117,8 +119,9 @@ struct loss_inputs<inputs<X, Targets>> {
 template <class L>
 inline constexpr bool is_loss = std::is_same_v<output_of<L>, loss_value>;
 
-/// The number of features that a model outputs, or that a loss takes. The functions return 0 if the
-/// first argument of an objective is the loss and the second is the model.
+/// Returns the number of features that a model outputs (width_made) or that a loss takes
+/// (width_taken). Both functions return 0 if the arguments of an objective are in the wrong order,
+/// so that the first is the loss and the second is the model.
 template <class Model, class Loss>
 consteval std::size_t width_made() {
   if constexpr (is_loss<Loss> && !is_loss<Model>) return output_of<Model>::info.width;
@@ -162,7 +165,7 @@ inline constexpr bool is_chain = [] {
 
 }  // namespace detail
 
-/// The layers one after another, like torch.nn.Sequential.
+/// Runs layers one after another, like torch.nn.Sequential.
 ///
 /// Give this combination a name, as every other combination in this header: `struct model :
 /// sequential<...> {};`. Compiler messages then contain `model` instead of the whole list.
@@ -185,7 +188,7 @@ struct sequential {
   static_assert(detail::is_chain<Layers...>);
 };
 
-/// x + L(x). Input and output have equal placements.
+/// x + L(x). The input and the output of L have equal placements.
 ///
 /// Example (tests/reference/names_in_use_test.cpp residual):
 ///     using with_skip =
@@ -222,8 +225,8 @@ struct fan_out {
                 "same input type");
 };
 
-/// `Count` copies of L one after another, each with its own parameters. L is instantiated once, and
-/// runs in a loop.
+/// `Count` copies of L one after another, each with its own parameters. The code of L is compiled
+/// once and runs in a loop.
 ///
 /// Parameter names: the number of the copy precedes the names of L, as in "h.3.attn.weight".
 ///
@@ -273,10 +276,11 @@ struct use_form {
   using output = detail::output_of<L>;
 };
 
-/// L with its parameter `Parameter` tied to the parameter `Owner` (its full name, "wte.weight") of
-/// an earlier layer, in the same way as GPT-2 ties its output matrix to the embedding. The two
-/// parameters share one value. Each use of the parameter has a gradient accumulator, and the
-/// accumulators are summed before the reduction over ranks.
+/// L with its parameter `Parameter` tied to a parameter of an earlier layer, in the same way as
+/// GPT-2 ties its output matrix to the embedding. `Owner` is the full name of the earlier
+/// parameter, for example "wte.weight". The two parameters share one value. Each use of the value
+/// has its own gradient accumulator, and the accumulators are summed before the reduction over
+/// ranks.
 template <class L, class Parameter, ext::name Owner>
 struct tied {
   static_assert((detail::check_is_layer<L>(), true));
@@ -324,8 +328,8 @@ struct recomputed {
 template <class L>
 struct kept : recomputed<granularity::nothing, L> {};
 
-/// Multiplies the term of L in the loss by `Weight`: `times<fraction(0.5), L>`. L is a loss within
-/// a sum_of, or a layer inside the model that adds to the loss.
+/// Multiplies the term that L adds to the loss by `Weight`: `times<fraction(0.5), L>`. L is a loss
+/// within a sum_of, or a layer inside the model that adds a term to the loss.
 template <nano_fraction Weight, class L>
 struct times {
   static_assert((detail::check_is_layer<L>(), true));

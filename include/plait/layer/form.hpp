@@ -34,7 +34,7 @@ struct input_placements {
   constexpr input_placements(Placements... each) : at{each...}, count(sizeof...(Placements)) {}
 
   [[nodiscard]] constexpr placement const& operator[](std::size_t index) const { return at[index]; }
-  /// Returns true if the function `is` returns true for any of the placements.
+  /// Returns true if `is`, a function of a placement, returns true for any of these placements.
   [[nodiscard]] constexpr bool any(auto is) const {
     for (std::size_t i = 0; i < (count == 0 ? 1 : count); ++i)
       if (is(at[i])) return true;
@@ -48,7 +48,7 @@ struct input_placements {
 
 namespace plait::ext {
 
-/// The layer's function (body) to which a clause of a form refers.
+/// The function (body) of a layer to which a clause of a form refers.
 enum class layer_body : int { forward, backward_input };
 
 }  // namespace plait::ext
@@ -60,9 +60,10 @@ namespace plait {
 /// `follows` determines.
 ///
 /// Between steps a parameter is stored as a shard if the form uses that shard, and otherwise as
-/// invariant. The transition from the stored to the used placement (and its adjoint, for the
-/// gradient) is an entry of the transition table. For example, `replicate` costs one all_reduce of
-/// the gradient per step; with `partial` one rank alone adds the parameter.
+/// invariant. The transition table has an entry for the change from the stored placement to `At`,
+/// and for the reverse change of the gradient. For example, with `replicate` the gradient needs one
+/// all_reduce per step. With `partial` only one rank adds the parameter, so that a sum over ranks
+/// contains it once.
 template <class Parameter, placement At>
 struct use {};
 
@@ -98,14 +99,14 @@ inline constexpr ext::input_placements each = [] {
   else return ext::input_placements{};
 }();
 
-/// A clause of a form that cuts features. `Count`, the number of blocks of features that must stay
-/// whole, replaces the layer's `units` and must be a multiple of the number of ranks. The number of
-/// ranks must be a multiple of `MultipleOf`.
+/// A clause of a form that cuts features. `Count` is the number of blocks of features, such as
+/// heads, that must stay whole; it replaces the layer's `units` and must be a multiple of the
+/// number of ranks. The number of ranks must be a multiple of `MultipleOf`.
 template <std::size_t Count, std::size_t MultipleOf = 1>
 struct units_of {};
 
-/// A clause of a form: `Parameter` is cut along dimension `Dim` (along each of the dimension's
-/// `Parts` pieces).
+/// A clause of a form: `Parameter` is cut along dimension `Dim`. If the dimension consists of
+/// several equal parts, such as query, key and value, each of the `Parts` parts is cut.
 ///
 /// Example (tests/reference/names_in_use_test.cpp forms):
 ///     using forms = plait::forms<
@@ -115,25 +116,25 @@ struct units_of {};
 template <class Parameter, int Dim, int Parts = 1>
 using split = use<Parameter, shard<Dim, Parts>>;
 
-/// A clause of a form: `Parameter` is added on one rank only, so that a sum over ranks contains it
-/// once.
+/// A clause of a form: only one rank adds `Parameter`, such as a bias, to its summand of the
+/// output. The sum over ranks then contains the parameter once.
 template <class Parameter>
 using once = use<Parameter, partial>;
 
-/// Every rank does all the work. This form is correct for every layer that is a function of its
-/// inputs.
+/// Every rank does all the work. This form is correct for every layer whose output depends only on
+/// its inputs.
 using whole = form<"whole", invariant, invariant>;
-/// Each rank computes its block of the features (element-wise layers).
+/// A form of element-wise layers: each rank computes its block of the features.
 using by_features = form<"features", shard<dim::features>, shard<dim::features>>;
-/// Each rank computes its block of the positions (layers that process rows one by one).
+/// A form of layers that process rows one by one: each rank computes its block of the positions.
 template <class... Clauses>
 using by_sequence = form<"sequence", shard<dim::sequence>, shard<dim::sequence>, Clauses...>;
-/// Each rank computes a block of the output features from the whole input, like Megatron's
-/// ColumnParallelLinear.
+/// A form of matrix products: each rank computes a block of the output features from the whole
+/// input, like Megatron's ColumnParallelLinear.
 template <class... Clauses>
 using column = form<"column", replicate, shard<dim::features>, Clauses...>;
-/// Each rank computes a summand of the output from its block of the input features, like Megatron's
-/// RowParallelLinear.
+/// A form of matrix products: each rank computes a summand of the output from its block of the
+/// input features, like Megatron's RowParallelLinear.
 template <class... Clauses>
 using row_split = form<"row", shard<dim::features>, partial, Clauses...>;
 
@@ -151,12 +152,12 @@ struct forms {};
 
 namespace plait::ext {
 
-/// A clause of a form: an `ops.sum_over_samples` of `Width` values, placed `At`, in the layer's
-/// forward or backward_input. The operation sums over the ranks that have different samples. A form
-/// lists all such sums, in their order.
+/// A clause of a form: a call of `ops.sum_over_samples` for `Width` values with placement `At`, in
+/// the layer's forward or backward_input. The call sums over the ranks that hold different samples.
+/// A form lists all such calls, in their order.
 ///
 /// A layer with such a clause mixes the samples of a microbatch, as batch norm does. The layer
-/// computes its sums only in training. It does not compute them in evaluation or if it is frozen
+/// computes its sums only in training. It does not compute them in evaluation or while it is frozen
 /// (`l.context.reads_buffers` is then true), nor when its forward is recomputed
 /// (`l.context.recomputes` is then true).
 ///
@@ -179,11 +180,11 @@ struct form_info {
     placement from{}, to{};
     std::size_t width = 0;
     slot_element element = slot_element::accumulate;
-    bool over_samples = false;  ///< true for a batch_sum, whose placement stays `from`; false for a
-                                ///< move of values per row
+    bool over_samples = false;  ///< true for a batch_sum, after which the values still have the
+                                ///< placement `from`; false for a move of values per row
     layer_body body = layer_body::forward;
 
-    /// Returns the number of values of a batch_sum that each of `ranks` tensor ranks has.
+    /// For a batch_sum: returns how many of its values each of `ranks` tensor ranks has.
     [[nodiscard]] constexpr std::size_t local_width(int ranks) const {
       return is_shard(from) ? width / static_cast<std::size_t>(ranks) : width;
     }
@@ -197,37 +198,38 @@ struct form_info {
   input_placements inputs{};
   placement output{};
   std::array<placement, most_parameters> uses{};
-  // Listed one by one: g++ 12 corrupts a constant array that is filled with one value.
+  // The elements are listed one by one because g++ 12 corrupts a constant array that is filled with
+  // copies of one value.
   std::array<inner_move, most_inner> inner{inner_move{}, inner_move{}, inner_move{}, inner_move{}};
   int inner_count = 0;
   int sum_count = 0;  ///< number of sums over samples, which are the last entries of `inner`
   std::array<slot_use, most_slot_uses> slots{slot_use{}, slot_use{}, slot_use{}, slot_use{},
                                              slot_use{}, slot_use{}, slot_use{}, slot_use{}};
   int slot_count = 0;
-  /// The placements of all slots of a formula, by the numbers of the slots. If set, they replace
-  /// `slots`.
+  /// For a layer that is a formula: the placements of all slots, indexed by slot number. If this
+  /// list is not empty, it is used in place of `slots`.
   static_view<placement> slot_placements{};
-  /// The number of ranks must divide this number; 0: any number of ranks is allowed. The number is
-  /// the common divisor of the lengths of all dimensions that the form cuts, each divided by its
-  /// parts.
+  /// The greatest common divisor of the lengths of all dimensions that the form cuts, where a
+  /// dimension with several parts counts with the length of one part. The number of ranks must be a
+  /// divisor of it. 0: any number of ranks is allowed.
   std::size_t divisible = 0;
   bool cuts_in_parts = true;  ///< false: the form is impossible, because parts of a cut dimension
                               ///< would have unequal lengths
   /// The number of blocks of features that must stay whole, such as heads; 0: the form does not set
-  /// this number, so the layer's `units` holds.
+  /// this number, and the layer's `units` applies.
   std::size_t units = 0;
   std::size_t multiple = 1;  ///< the number of ranks must be a multiple of this number
-  /// The part of the layer's FLOPs per row that ranks divide among themselves. A negative number
-  /// means all FLOPs if an input or the output is cut, and otherwise none.
+  /// The FLOPs per row that ranks divide among themselves; each rank does the others. A negative
+  /// number means all FLOPs of the layer if an input or the output is cut, and otherwise none.
   double shared_flops = -1;
 
-  /// Returns true if a body calls ops.move.
+  /// Returns true if the layer's function `body` calls ops.move in this form.
   [[nodiscard]] constexpr bool moves_in(layer_body body) const {
     for (int i = 0; i < inner_count - sum_count; ++i)
       if (inner[static_cast<std::size_t>(i)].body == body) return true;
     return false;
   }
-  /// Returns true if a body calls ops.sum_over_samples.
+  /// Returns true if the layer's function `body` calls ops.sum_over_samples in this form.
   [[nodiscard]] constexpr bool sums_over_samples(layer_body body) const {
     for (int i = inner_count - sum_count; i < inner_count; ++i)
       if (inner[static_cast<std::size_t>(i)].body == body) return true;
@@ -259,8 +261,8 @@ struct form_info {
     if (shared_flops < 0) return flops / (shares_work() ? ranks : 1);
     return flops - shared_flops + shared_flops / ranks;
   }
-  /// True if each rank has a part of the work or of a parameter. If a table is cut by rows, ranks
-  /// share the parameter but not the work, because every rank looks up all tokens.
+  /// True if each rank has only a part of the work or of a parameter. For example, ranks share a
+  /// table that is cut by rows, but not the work, because every rank looks up all tokens.
   [[nodiscard]] constexpr bool shares_anything() const {
     return shares_work() || cuts_parameters();
   }
@@ -275,23 +277,24 @@ struct form_info {
 
 namespace plait::planning {
 
-/// Returns the placement in which a parameter that a form uses as `used` is stored between steps.
+/// Returns the placement in which a parameter is stored between steps if a form uses it in
+/// placement `used`.
 constexpr placement stored(placement used) { return is_shard(used) ? used : invariant; }
 
 }  // namespace plait::planning
 
 namespace plait::detail {
 
-/// The names that clauses of a form may use (the parameters and slots of the layer), and the number
-/// of inputs that come from other layers.
+/// The parameters and slots of a layer, which the clauses of its forms may refer to, and the number
+/// of its inputs that come from other layers.
 template <class Parameters, class Saved, class Scratch, std::size_t Inputs>
 struct clause_keys {
   static constexpr std::size_t inputs = Inputs;
 };
 
-/// The fault of a form. `leaf_of` asserts that there is no fault. The functions that find faults
-/// assert nothing, because compilers print the names of all enclosing templates before the text of
-/// an assertion.
+/// The reasons why a form is wrong. `leaf_of` asserts that a form has none of these faults. The
+/// functions that find faults do not assert, because compilers print the names of all enclosing
+/// templates in front of the text of an assertion.
 enum class form_problem : int {
   none,
   not_a_form,
@@ -307,8 +310,8 @@ enum class form_problem : int {
 };
 
 /// Returns true if a parameter changes from its stored placement to `used` without communication,
-/// and its gradient changes back by a sum at most. Steps support no other transitions of
-/// parameters.
+/// and if its gradient changes back without communication or by an all_reduce. Steps support no
+/// other transitions of parameters.
 constexpr bool is_kept_parameter(placement used) {
   auto const row = transition_between(planning::stored(used), used);
   auto const back = adjoint(row);
@@ -432,13 +435,13 @@ template <class Keys, class... Forms>
 inline constexpr std::array<form_info, sizeof...(Forms)> form_table<Keys, forms<Forms...>>{
     form_as_read<Keys, Forms>.info...};
 
-/// The table of forms of a layer that lists them as values, in `Forms::values`.
+/// The table of forms if `Forms` lists them as values, in `Forms::values`, and not as types.
 template <class Keys, class Forms>
   requires requires { Forms::values; }
 inline constexpr auto form_table<Keys, Forms> = Forms::values;
 
-/// The first form that has a fault, as a type and as its index. The index is -1 if no form has a
-/// fault.
+/// Finds the first form of a list that has a fault: `place` is its index, or -1 if no form has a
+/// fault, and `form_at` returns its type.
 template <class Keys, class Forms>
 struct problem_of_forms {
   static constexpr int place = -1;
@@ -464,9 +467,10 @@ constexpr bool labels_differ(auto const& table) {
 
 namespace plait::ext {
 
-/// Returns the placement of a slot of a layer in form `form`. A clause of the form decides. Without
-/// such a clause, the slot's `follows` decides if the form cuts features, and the slot is cut by
-/// positions if the form cuts positions.
+/// Returns the placement of a slot of a layer in form `form`. If a clause of the form contains the
+/// slot, the slot has the placement of this clause. Else, if the form cuts features, the slot's
+/// `follows` determines the placement. Else, if the form cuts positions, the slot is cut by
+/// positions. Else the slot has the placement of the first input.
 constexpr placement placement_of(slot_info const& slot, form_info const& form) {
   if (form.slot_placements.size() > 0) return form.slot_placements[slot.number];
   for (int i = 0; i < form.slot_count; ++i)

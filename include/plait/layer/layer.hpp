@@ -21,8 +21,8 @@ namespace plait {
 /// The tag by which a type declares itself a layer: `using concept_tag = plait::layer_tag;`.
 struct layer_tag {};
 
-/// The pairs of buffers that may share memory when a layer's body is called. The plan uses it to
-/// save memory.
+/// Declares which buffers may share memory while a function of a layer runs. The plan then assigns
+/// them the same memory.
 struct aliasing {
   bool forward = false;   ///< the output may be in the input's buffer
   bool backward = false;  ///< the input's gradient may be in the output gradient's buffer
@@ -59,21 +59,22 @@ struct aliasing {
 /// batch that form its group, and on no others.
 ///
 /// takes_epilogue: forward and backward_input each end with one matrix product that writes l.y or
-/// l.dx, and do nothing else with l.y and l.dx. A mapped_view, or a summed_view for y, may then
-/// take the place of l.y or l.dx.
+/// l.dx, and do nothing else with l.y and l.dx. In place of l.y or l.dx the layer may then get a
+/// mapped_view (for y also a summed_view), so that the kernel of the product also does the next
+/// element-wise operation or addition.
 ///
-/// takes_sum: `backward` writes l.dx by one operation that accepts a summed_view
+/// takes_sum: `backward` writes l.dx with one operation that accepts a summed_view
 /// (ops.layer_norm_backward), so l.dx may be a summed_view.
 ///
 /// overwrites_gradient: backward_parameters adds to the gradient of this parameter by a single
 /// accumulate_matmul. The first addition of a step then overwrites the gradient. The gradients of
 /// all other parameters are cleared before the step.
 ///
-/// `backward` is called with l.dx and l.dp. A member whose gradient is not needed is missing: l.dx
-/// in the model's first layer, l.dp in a frozen layer. The body tests for such a member by `if
-/// constexpr (requires { l.dx; })`. A layer may have backward_input and backward_parameters as
-/// well: they are called if only one gradient is needed, and by schedules that split the backward
-/// into halves.
+/// `backward` is called with l.dx and l.dp. `l` lacks the member whose gradient is not needed: l.dx
+/// in the model's first layer, l.dp in a frozen layer. The function tests for such a member with
+/// `if constexpr (requires { l.dx; })`. In addition to backward, a layer may have backward_input
+/// and backward_parameters: they are called if only one gradient is needed, and by schedules that
+/// split the backward into halves.
 ///
 /// takes_weights: the loss multiplies the term and the gradient of each row by the weight of the
 /// row.
@@ -89,9 +90,9 @@ struct aliasing {
 /// An element-wise layer declares the members `function`, `derivative` and `kept`, see
 /// nn::elementwise.
 ///
-/// Meaning: the output of a sample depends on no other sample, except by mixes_samples and sums
-///          over samples (batch_sum). The bodies only call `ops` and never read an element.
-///          `plait::testing::check_layer` verifies a layer.
+/// Meaning: the output of a sample depends on no other sample, except in layers that declare
+///          mixes_samples or sums over samples (batch_sum). The bodies only call `ops` and never
+///          read an element. `plait::testing::check_layer` verifies a layer.
 ///
 /// Example (tests/reference/names_in_use_test.cpp layer):
 ///     template <std::size_t Width>
@@ -169,8 +170,7 @@ namespace plait::ext {
 /// that adds to the loss.
 inline constexpr int most_loss_terms = 8;
 
-/// A description of a leaf, which is a layer that is not a combination of other layers, for the
-/// planner.
+/// The planner's description of a leaf, which is a layer that is not a combination of other layers.
 struct leaf_info {
   static constexpr int most_forms = 8;  ///< the largest number of forms that a layer may list
   static constexpr int most_inputs = int(input_placements::most);
@@ -185,24 +185,29 @@ struct leaf_info {
   bool is_frozen = false;     ///< the layer's parameters are not trained
   static_view<parameter_info> parameters{};
   static_view<form_info> forms{};
-  static_view<form_info> frozen_forms{};  ///< `forms` without sums over samples
+  static_view<form_info> frozen_forms{};  ///< `forms` for a frozen layer: the same forms with the
+                                          ///< sums over samples removed
   slots_info saved{};
   slots_info scratch{};
-  std::size_t sequence = 0;  ///< positions of a sample; 0: any number
-  std::size_t units = 0;     ///< 0: features may be cut anywhere
-  /// Samples in a group whose outputs depend on each other; 0: samples are independent.
+  std::size_t sequence = 0;  ///< positions of a sample; 0: samples may have any number of positions
+  std::size_t units = 0;     ///< number of blocks of features that must stay whole, such as heads;
+                             ///< 0: features may be cut anywhere
+  /// Number of consecutive samples whose outputs depend on each other; 0: samples are independent.
   std::size_t mixes_samples = 0;
   double flops_per_row = 0;
   aliasing may_alias{};
   int overwrites_gradient = -1;  // index of the parameter whose gradient is overwritten; -1: none
   bool takes_epilogue = false;
   bool takes_sum = false;
-  bool takes_weights = false;  ///< the loss accepts weights of rows
+  bool takes_weights = false;  ///< the loss accepts a weight for each row
   bool is_elementwise = false;
   bool has_forward = true, has_backward_input = true, has_backward_parameters = true;
-  bool has_backward = false;          ///< `backward` computes both gradients in one call
-  bool joins_backward = false;        ///< `backward` is called if both gradients are needed at once
-  bool has_forward_backward = false;  ///< one body computes the loss and its gradient
+  bool has_backward = false;          ///< the layer has a `backward`, which computes both gradients
+                                      ///< in one call
+  bool joins_backward = false;        ///< `backward` is called whenever both gradients are needed
+                                      ///< at the same time
+  bool has_forward_backward = false;  ///< the loss has a body that computes the loss and its
+                                      ///< gradient together
   bool has_count = true;
   bool has_prepare = false;
 
@@ -291,7 +296,7 @@ template <class... Parameters>
 inline constexpr std::array<parameter_info, sizeof...(Parameters)>
     parameter_table<parameter_list<Parameters...>>{info_of<Parameters>()...};
 
-/// Computes `form.divisible`: the number of ranks must be a divisor of it.
+/// Computes `form.divisible`, the number of which the number of ranks must be a divisor.
 constexpr void read_divisibility(form_info& form, leaf_info const& info) {
   auto const cut = [&form](std::size_t length, int parts) {
     auto const each = static_cast<std::size_t>(parts);
@@ -318,7 +323,8 @@ constexpr void read_divisibility(form_info& form, leaf_info const& info) {
       cut(sum.width, 1);
 }
 
-/// The lists that a layer declares.
+/// The parameters, slots and forms that a layer declares; a list that it does not declare is empty,
+/// and the only form is then `whole`.
 template <class L>
 struct lists_of {
   using parameters = typename parameters_of<L>::type;
@@ -332,7 +338,7 @@ struct lists_of {
   using problem = problem_of_forms<keys, forms>;
 };
 
-/// Reads the description of a layer, except its forms.
+/// Returns the description of a layer, without its forms.
 template <class L>
 constexpr leaf_info read_leaf() {
   check_is_layer<L>();
@@ -414,7 +420,7 @@ consteval int place_of_overwritten() {
 
 namespace plait::ext {
 
-/// The description of a leaf (a layer that is not a combination of other layers).
+/// The planner's description of a leaf (a layer that is not a combination of other layers).
 template <class L>
 inline constexpr leaf_info leaf_of = [] {
   // All faults of a layer by itself are asserted here and not in functions, so that compilers print

@@ -3,14 +3,17 @@
 
 #include <type_traits>
 
-// Searches a layer for members by name. It finds misspelt members of the protocol, which would
-// silently be ignored, and the functions of the layer (bodies), without instantiating them.
+// These functions and concepts search a layer for members by name, without instantiating the
+// functions of the layer (bodies). They find the bodies, and misspelt members, which plait would
+// silently ignore.
 namespace plait::detail {
 
 struct body_names {
   int forward, backward, backward_input, backward_parameters, forward_backward, count, prepare;
   int formula;
-  int backwards, backward_inputs, backward_parameter;  // misspelt names of bodies
+  int backwards, backward_inputs, backward_parameter;  // misspelt names of bodies: `backward`,
+                                                       // `backward_input` and `backward_parameters`
+                                                       // are right
 };
 
 /// A type that derives from L and adds a second member for each name of a body, so that any member
@@ -25,9 +28,9 @@ template <class L>
   requires std::is_final_v<L>
 struct body_probe<L> {};
 
-/// Returns true if L has the body that is named in the function's name. A type cannot derive from a
-/// final L. So a final L is tested by a call with each possible number of arguments, which does not
-/// instantiate the body either.
+/// Each of these functions returns true if L has the body in the function's name, here `forward`. A
+/// type cannot derive from a final L, so a final L is tested with a call with each possible number
+/// of arguments. This does not instantiate the body either.
 template <class L>
 constexpr bool has_forward() {
   if constexpr (std::is_final_v<L>)
@@ -78,7 +81,7 @@ constexpr bool has_prepare() {
   else return !requires { body_probe<L>::prepare; };
 }
 
-/// A type with a member named `formula`.
+/// A type that has a member named `formula`.
 template <class L>
 concept has_formula =
     std::is_class_v<L> && !std::is_final_v<L> && !requires { body_probe<L>::formula; };
@@ -88,7 +91,8 @@ template <class L>
 concept is_formula =
     !requires { typename L::concept_tag; } && requires { typename L::input; } && has_formula<L>;
 
-// Returns true if a layer has a misspelt name of a body and lacks the body with the correct name.
+// Returns true if a layer has a body with the misspelt name `backwards` and lacks all correct
+// backward bodies. The next functions look for other misspelt names.
 template <class L>
 constexpr bool has_backwards_for_backward() {
   if constexpr (std::is_final_v<L>) return false;
@@ -107,9 +111,10 @@ constexpr bool has_backward_parameter() {
   else return !requires { body_probe<L>::backward_parameter; } && !has_backward_parameters<L>();
 }
 
-// A misspelt member is reported only if the correct member is missing, because a layer may name its
-// own members freely. A layer that is called `form` has a member of that name: its own injected
-// class name.
+// True if L has the misspelt member `form` and lacks the correct member `forms`; the next concepts
+// look for other misspelt members. A misspelt member is reported only if the correct member is
+// missing, because a layer may give any names to members of its own. A layer that is itself called
+// `form` always has a member of that name, which is its injected class name.
 template <class L>
 concept has_form_for_forms = requires { typename L::form; } && !requires { typename L::forms; } &&
                              !std::is_base_of_v<typename L::form, L>;

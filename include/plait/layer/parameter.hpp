@@ -32,8 +32,8 @@ struct extents {
 namespace plait::nn {
 
 /// The shape that a matrix has in files if it differs from its extents, slowest dimension first:
-/// the rows, and up to three dimensions that together are the columns. The elements and their order
-/// are the same in both shapes.
+/// the number of rows, and up to three dimensions whose product is the number of columns. The
+/// elements and their order are the same in both shapes.
 ///
 /// Example (tests/reference/names_in_use_test.cpp file_shape):
 ///     using kernels =
@@ -92,14 +92,16 @@ inline constexpr bool has_shape_of_files =
 
 namespace plait {
 
-/// A named parameter of a layer. Its type is also its key: `p[weight{}]` in a layer's body.
+/// A named parameter of a layer. Its type is also its key: in the layer's functions,
+/// `l.p[weight{}]` is its value.
 ///
-/// In a formula, two members with equal name, extents and initializer have one type, so they are
-/// one parameter, and no compiler can distinguish them; so give each member a name of its own.
+/// In a formula, give each parameter a name of its own: two members with equal name, extents and
+/// initializer have the same type, so the compiler takes them for one parameter.
 ///
-/// The last `Padding` entries of the first dimension only make its length divisible. They are 0
-/// before and after every step, and files do not contain them. Files store the parameter with the
-/// lengths of `InFiles` if it is an nn::file_shape, and otherwise with the lengths of `Extents`.
+/// The last `Padding` entries of the first dimension exist only to make its length divisible by the
+/// number of ranks. They are 0 before and after every step, and files do not contain them. Files
+/// store the parameter with the lengths of `InFiles` if it is an nn::file_shape, and otherwise with
+/// the lengths of `Extents`.
 ///
 /// Example (tests/reference/names_in_use_test.cpp parameter):
 ///     using weight = plait::parameter<"weight", plait::extents<In, Out>, plait::normal(0.02)>;
@@ -129,7 +131,7 @@ namespace plait::nn {
 /// The rule by which a buffer follows a measured value: after a step the buffer becomes (1 - share)
 /// times its old value plus `share` times the value that the step measured.
 struct buffer_rule {
-  std::int64_t nano = 0;  ///< the share, in units of 1e-9
+  std::int64_t nano = 0;  ///< the share (the weight of the new value), in units of 1e-9
 };
 /// Returns the rule of an exponential moving average with this share. PyTorch calls this share the
 /// `momentum` of a norm layer.
@@ -194,7 +196,7 @@ struct parameter_info {
   /// rank_in_files is 0.
   std::array<std::size_t, 4> lengths_in_files{};
   int rank_in_files = 0;
-  /// Weight of a step's value in a buffer, in units of 1e-9; 0: not a buffer.
+  /// In a buffer: weight of the value that a step measures, in units of 1e-9; 0: not a buffer.
   std::int64_t momentum_nano = 0;
 
   /// True if the parameter is not trained but follows measured values; see nn::buffer.

@@ -28,9 +28,9 @@ struct input_slot {};
 ///     using saved = plait::saved<plait::output_slot>;  // the derivative of exp(x) is y itself
 struct output_slot {};
 
-/// The dependence of a slot's size on the form. With `features`, a rank that holds a shard of the
-/// features has correspondingly fewer values per row. A form may override this by use<Slot,
-/// placement>.
+/// Determines if the size of a slot depends on the form of the layer. With `features`, a rank that
+/// has a shard of the features has correspondingly fewer values per row. A form may override this
+/// by use<Slot, placement>.
 enum class follows : int { rows, features };
 
 /// The type of a slot's elements: the type of activations, or the type in which sums are computed
@@ -43,7 +43,7 @@ enum class slot_element : int { compute, accumulate };
 enum class slot_kept : int { as_other_values, always };
 
 /// A tensor that belongs to a layer, with `PerRow` values for each row. Its type is also its key:
-/// `l.saved[statistics{}]`, `l.scratch[scores{}]`.
+/// `l.saved[statistics{}]` and `l.scratch[scores{}]` are such tensors.
 ///
 /// `Options`, in any order: a `follows`, a `slot_element` (default: compute), a `slot_kept`, and a
 /// number of additional values that do not depend on the number of rows.
@@ -88,7 +88,7 @@ struct slot_info {
   std::size_t fixed = 0;
   slot_element element = slot_element::compute;
   bool is_always_kept = false;
-  int number = 0;  ///< number among all slots of the layer, see slot_number
+  int number = 0;  ///< index among all slots of the layer, see slot_number
 };
 
 /// A description of a layer's list `saved` or `scratch`, for the planner.
@@ -156,7 +156,8 @@ inline constexpr bool are_slots = false;
 template <template <class...> class List, class... Slots>
 inline constexpr bool are_slots<List<Slots...>> = (read_slot<Slots>::is_slot && ...);
 
-/// The descriptions of the layer's own slots in a list, numbered from `First` on.
+/// The descriptions of the layer's own slots in a list (all except input_slot and output_slot),
+/// numbered from `First` on.
 template <class List, int First>
 inline constexpr int slot_table = 0;
 template <template <class...> class List, class... Slots, int First>
@@ -183,8 +184,8 @@ constexpr slots_info read_slots(List<Slots...>) {
   return info;
 }
 
-/// Returns the index, among the layer's own slots in a list, of the last slot for which `is_it` is
-/// true.
+/// Returns the index of a slot among the layer's own slots in a list. `is_it`: true for this slot
+/// of the list; `is_of_edge`: true for input_slot and output_slot, which are not counted.
 constexpr int own_slot_at(std::initializer_list<bool> is_it,
                           std::initializer_list<bool> is_of_edge) {
   int found = -1, index = 0;
@@ -195,7 +196,7 @@ constexpr int own_slot_at(std::initializer_list<bool> is_it,
   return found;
 }
 
-/// The index of `Slot` among the layer's own slots in a list, or -1.
+/// The index of `Slot` among the layer's own slots in a list; -1 if the list does not contain it.
 template <class List, class Slot>
 inline constexpr int own_slot_index = -1;
 

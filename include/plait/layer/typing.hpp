@@ -32,7 +32,7 @@ constexpr placement transpose(placement at) {
 using operation::allows;
 using operation::linearity;
 
-/// The value of a placement that means "none".
+/// The value that stands for "no placement".
 inline constexpr placement no_rule = operation::unplaced;
 
 /// Returns the placement of the product of two matrices, or `no_rule` if no placement is sound.
@@ -86,9 +86,9 @@ constexpr bool runs_on(std::initializer_list<own_operand> operands) {
   return true;
 }
 
-// The constants below call the checks, and operations assert the constants: g++ with
-// -ftemplate-backtrace-limit=1 then omits both the constant and the operation, whose name contains
-// the types of all views.
+// The constants below call the checks, and operations assert the constants. If a check fails, g++
+// with -ftemplate-backtrace-limit=1 then omits from its message both the constant and the
+// operation, whose name contains the types of all views.
 
 /// Fails to compile if an operation writes to a view with const elements. `T`: the element type of
 /// a view that an operation writes.
@@ -131,7 +131,8 @@ consteval void check_product() {
 template <placement A, placement B, placement Out>
 inline constexpr bool sound_product = (check_product<A, B, Out>(), true);
 
-/// True if an element-wise function may read these operands, which have the result's shape.
+/// True if an element-wise function may read operands with these placements and write a result with
+/// placement `Out`. All have the same shape.
 template <linearity How, placement Out, placement... Operands>
 inline constexpr bool maps =
     allows(operation::signature::element_wise(sizeof...(Operands), How), {Operands..., Out});
@@ -163,25 +164,26 @@ consteval void check_map() {
 template <linearity How, placement Out, placement... Operands>
 inline constexpr bool sound_map = (check_map<How, Out, Operands...>(), true);
 
-/// The width of the blocks of columns to which a function limits its reads of a row. The function
-/// declares the width by `block`; 0 means that it may read the whole row.
+/// The width of the blocks of columns within which a function reads: for an element of the result
+/// it reads only the block that contains the element. The function declares the width as `block`; 0
+/// means that it may read the whole row.
 template <class Function>
 inline constexpr std::size_t block_of = [] {
   if constexpr (requires { Function::block; }) return std::size_t{Function::block};
   else return std::size_t{0};
 }();
 
-/// The number of columns of the whole rows of y, over all ranks: the function's `whole_columns` if
-/// y is not the layer's output, else `Else`.
+/// The number of columns that a row of y has on all ranks together. The function declares the
+/// number as `whole_columns` if y is not the layer's output; otherwise it is `Else`.
 template <class Function, std::size_t Else>
 inline constexpr std::size_t columns_of = [] {
   if constexpr (requires { Function::whole_columns; }) return std::size_t{Function::whole_columns};
   else return Else;
 }();
 
-/// For a function that reads rows whose number of columns differs from y: the width of the block of
-/// a row that corresponds to one block of y. The function declares it by `read_blocks`, with one
-/// number for each view.
+/// The number of columns of view `View` that a function reads for one block of y. The number
+/// differs from the block of y if the view and y have different numbers of columns. The function
+/// declares it in `read_blocks`, with one number for each view, or as `read_block` for all views.
 template <class Function, std::size_t View>
 inline constexpr std::size_t read_block_of = [] {
   if constexpr (requires { Function::read_blocks; })
@@ -190,8 +192,9 @@ inline constexpr std::size_t read_block_of = [] {
   else return block_of<Function>;
 }();
 
-/// True if a map_at function may read these operands. The operands have the placement of the
-/// result, or are replicate if the result is cut. Partial operands follow the rules of a map.
+/// True if the function of ops.map_at may read operands with these placements. Each operand has the
+/// placement of the result, or is replicate while the result is cut. If the result is partial, the
+/// rules of ops.map apply.
 template <linearity How, placement Out, placement... Operands>
 inline constexpr bool maps_at =
     (Out != partial_max) &&
@@ -233,8 +236,8 @@ consteval void check_function_at() {
 template <bool CanBeCalled>
 inline constexpr bool sound_function_at = (check_function_at<CanBeCalled>(), true);
 
-/// Fails to compile if a cut of the features may go through a block. `Piece`: the number of columns
-/// of one rank if the largest possible number of ranks cuts the form.
+/// Fails to compile if ranks may cut the features within a block. `Piece`: the number of columns
+/// that one rank has if the largest possible number of ranks cuts the form.
 template <std::size_t Piece, std::size_t Block>
 consteval void check_blocks() {
   static_assert(Block == 0 || Piece % Block == 0,
@@ -370,7 +373,8 @@ consteval operation::judgment judge_places() {
   constexpr placement places[]{At...};
   return judge(Row::is, places);
 }
-/// Checks only the placements, which are listed in the order of the operation's operands.
+/// True if the placements `At`, in the order of the operation's operands, are sound for the
+/// operation; otherwise fails to compile.
 template <class Row, placement... At>
 inline constexpr bool sound_places =
     sound_operand<judge_places<Row, At...>().what, judge_places<Row, At...>().operand, Row>;
@@ -385,7 +389,8 @@ consteval void check_operand_count() {
 template <class Row, bool HasEach>
 inline constexpr bool has_sound_count = (check_operand_count<Row, HasEach>(), true);
 
-/// The result of checking arguments against an operation, or against indices.
+/// The result of comparing the arguments of a call with an operation or with indices. `has_each`:
+/// there is one argument for each operand; `can_write`: no result has const elements.
 struct judged_row {
   bool has_each, can_write;
   operation::judgment judged;
@@ -407,7 +412,9 @@ inline constexpr bool sound_row = sound_judged_row<
     Row, judge_operands(operation::indices_of<Row>,
                         indexed_arguments<Arguments...>(operation::indices_of<Row>), Row::is)>;
 
-/// `IsPart`: true if ops checks requirements that the indices of the operation do not express.
+/// Fails to compile if ops.run is called with an operation that has its own function in ops.
+/// `IsPart`: true if that function checks requirements that the indices of the operation do not
+/// express.
 template <class Row, bool IsPart>
 consteval void check_own_row() {
   static_assert(!IsPart,
@@ -418,7 +425,7 @@ consteval void check_own_row() {
 template <class Row, bool IsPart>
 inline constexpr bool sound_own_row = (check_own_row<Row, IsPart>(), true);
 
-/// `IsHere`: true if the memory of the view is the memory of this device.
+/// Fails to compile if an operand is not in the memory of this device. `IsHere`: true if it is.
 template <class View, bool IsHere>
 consteval void check_memory() {
   static_assert(IsHere,
@@ -439,8 +446,8 @@ consteval void check_kernel() {
 template <class Row, bool HasKernel>
 inline constexpr bool sound_kernel = (check_kernel<Row, HasKernel>(), true);
 
-/// Represents the operation in messages about a call that contains only indices. The indices are
-/// not in its name, because the message shows the call.
+/// Represents the operation in compiler messages about a call that contains indices instead of an
+/// operation. This name does not contain the indices, because the message shows the call.
 struct indices_of_call {};
 template <bool HasEach, bool CanWrite>
 consteval void check_run_by_indices() {
@@ -459,13 +466,14 @@ inline constexpr bool sound_judged_indices =
      check_placed<Of.judged.what, printed_text<2>{{char('1' + Of.judged.operand)}},
                   indices_of_call>(),
      true);
-/// `Of`: the indices that the call contains.
+/// True if the placements of the views fit the indices `Of` of a call ops.run<indices>(kernel,
+/// views...); otherwise fails to compile.
 template <operation::signature Of, class... Views>
 inline constexpr bool sound_run_by_indices =
     sound_judged_indices<judge_operands(Of, indexed_arguments<Views...>(Of, false), Of)>;
 
-/// Returns true if ops.move<To>(x), for an x placed `From`, reduces values over ranks; false if it
-/// changes only the type.
+/// Returns true if ops.move<To>(x), for an x with placement `From`, reduces values over ranks;
+/// false if it changes only the type of the view.
 template <placement From, placement To>
 consteval bool moves_values() {
   constexpr ext::transition row = ext::transition_between(From, To);

@@ -49,8 +49,8 @@ struct features {
 
 namespace plait::ext {
 
-/// The integer target that marks a row without a sample, and the default of losses for rows that do
-/// not count (ignore_index in PyTorch). Real targets that do not count are NaN.
+/// The integer target of a row without a sample. It is also the default of losses for the target of
+/// rows that they leave out (ignore_index in PyTorch). For real targets, NaN has this meaning.
 inline constexpr std::int32_t ignored_target = -100;
 
 }  // namespace plait::ext
