@@ -13,14 +13,14 @@
 namespace plait {
 
 /// One forward and one backward in turn, with `Chunks` chunks of the model on each stage. While the
-/// pipeline fills and drains, stages are idle for 1 / `Chunks` of the idle time of
-/// `one_forward_one_backward`, at the cost of `Chunks` times as many messages and some more
-/// activations. For example, on 4 stages with 2 chunks, stage 0 has chunks 0 and 4 of the 8, and
-/// the bubble halves.
+/// pipeline fills and drains, stages are idle for 1 / `Chunks` of the time for which they are idle
+/// with `one_forward_one_backward`. In return, there are `Chunks` times as many messages and some
+/// more activations. For example, on 4 stages with 2 chunks each, stage 0 has chunks 0 and 4 of the
+/// 8, and the bubble is half as long.
 ///
-/// Chunks are assigned to all stages in turn. If the number of microbatches is not a multiple of
-/// the number of stages, the order is made for the next multiple, and the surplus microbatches are
-/// left out.
+/// Chunks are assigned to stages 0, 1, ..., then to 0, 1, ... again. If the number of microbatches
+/// is not a multiple of the number of stages, the order is made for the next multiple, and the
+/// surplus microbatches are left out.
 /// Cost:    bubble (stages - 1) / Chunks * (forward + backward) time of a stage;
 ///          min(2 (stages - 1 - stage) + (Chunks - 1) stages + 1, microbatches Chunks) sets of
 ///          saved activations of a chunk.

@@ -11,10 +11,11 @@
 
 namespace plait {
 
-/// Runs all microbatches through one chunk of a stage, then through the next, and does so with the
-/// backwards, too. Stages are idle as long as with `interleaved`. A chunk's parameters are used by
-/// consecutive forwards and later by consecutive backwards, so they are needed only twice in a
-/// step. In return, the activations of all microbatches are kept at once.
+/// Runs the forwards of all microbatches through one chunk of a stage, then through the next chunk,
+/// and later the backwards in the same way. Stages are idle for as long as with `interleaved`. All
+/// forwards of a chunk are consecutive, and so are its backwards, so the parameters of the chunk
+/// are needed only twice in a step. In return, the activations of all microbatches are kept at
+/// once.
 ///
 /// Chunks are assigned to all stages in turn.
 /// Cost:    bubble (stages - 1) / Chunks * (forward + backward) time of a stage;

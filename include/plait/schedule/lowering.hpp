@@ -35,8 +35,8 @@ template <class Schedule>
   return out;
 }
 
-/// Returns the numbers of slots (see stage_slots) that `stage` needs: the most that are in use at
-/// one time while its operations run in order.
+/// Returns the numbers of slots (see stage_slots) that `stage` needs: for each kind of slot, the
+/// most that are in use at one time while the operations of the stage run in order.
 [[nodiscard]] [[gnu::cold]] constexpr stage_slots count_slots(timetable const& table, int stage) {
   work const last = !table.has_backward     ? work::forward
                     : table.splits_backward ? work::backward_parameters
@@ -59,9 +59,9 @@ template <class Schedule>
   return peak;
 }
 
-// The state of a chunk in the simulation of `lower`: the numbers of its microbatches that have
-// begun a forward, have begun the first half of a backward, have received their input, and have
-// received the gradient of their output.
+// The state of a chunk in the simulation of `lower`. Each member counts microbatches: those that
+// have begun a forward or the first half of a backward, and those for which the chunk has received
+// its input or the gradient of its output.
 struct chunk_clock {
   int forwards = 0;
   int inputs_of_backward = 0;
@@ -102,9 +102,8 @@ class timetable_writer {
     chunk.forwards += op.kind == work::forward;
     chunk.inputs_of_backward += op.kind == work::backward_input;
   }
-  // Passes the result of `op` to the chunk that needs it. If the chunk that needs the result is on
-  // another stage, the send is added to the list of `stage` and the receive to the list of the
-  // other stage.
+  // Passes the result of `op` to the chunk that needs it. If that chunk is on another stage, adds
+  // the send to the list of `stage` and the receive to the list of the other stage.
   constexpr void end(int stage, scheduled_work op) {
     if (op.kind == work::backward_parameters) return;
     bool const is_forward = op.kind == work::forward;
@@ -122,8 +121,8 @@ class timetable_writer {
     ++(is_forward ? chunk.activations : chunk.gradients);
   }
 
-  // `orders`: the computations of each stage. Computations that can never run are added at the ends
-  // of the lists, in their order.
+  // Writes the lists of all stages. `orders`: the computations of each stage, in order.
+  // Computations that can never run are added at the ends of the lists.
   [[gnu::cold]] constexpr void write(lean_vector<std::vector<scheduled_work>> const& orders) {
     auto const order_of = [&](int stage) -> auto const& {
       return orders[static_cast<std::size_t>(stage)];
@@ -134,7 +133,7 @@ class timetable_writer {
     int const stages = table_.stage_count();
     bool some_busy = true;
     for (int now = 0; some_busy; ++now) {
-      for (int s = 0; s < stages; ++s)  // first the messages, because computations may need them
+      for (int s = 0; s < stages; ++s)  // the messages first, because computations may need them
         if (clock_of(s).next > 0 && clock_of(s).busy_until == now)
           end(s, order_of(s)[clock_of(s).next - 1]);
       some_busy = false;
@@ -180,14 +179,16 @@ constexpr void check_sizes(int stages, int microbatches) {
           shape.placement};
 }
 
-/// Adds the messages to the compute orders of all stages and counts the slots that they need.
+/// Adds the messages to the orders of computations of all stages, and counts the slots that each
+/// stage needs. Returns the timetable.
 ///
-/// A simulated run puts all operations into one sequence: each computation at its begin, and each
-/// message when its content has been computed. The list of a stage is its part of the sequence. The
-/// first unfinished operation of the sequence is therefore next on every stage that takes part in
-/// it, so some stage can always continue, even if sends block until they are received. Putting each
-/// receive just in front of its use instead would deadlock for every schedule except `gpipe`. The
-/// messages between two stages are sent and received in the same order.
+/// A simulated run brings all operations into one sequence: a computation is added when it starts,
+/// and a message when its content has been computed. The list of a stage consists of those
+/// operations of the sequence in which the stage takes part. The first unfinished operation of the
+/// sequence is therefore next on every stage that takes part in it. So some stage can always
+/// continue, even if sends block until they are received. If each receive were instead put directly
+/// in front of its use, every schedule except `gpipe` would deadlock. The messages between two
+/// stages are sent and received in the same order.
 ///
 /// A send precedes the next computation of its stage, so one output buffer is enough. If a
 /// computation can never begin, it and all later computations of its stage are added without
@@ -206,15 +207,15 @@ constexpr void check_sizes(int stages, int microbatches) {
   return table;
 }
 
-/// True if a job has one stage with one chunk and its schedule does not define `lowered`: the order
-/// of its computations is then the timetable.
+/// True if a job has one stage with one chunk and its schedule does not define `lowered`. The
+/// timetable is then the order of the stage's computations.
 template <class Schedule, int Stages>
 inline constexpr bool is_lone_stage =
     Stages == 1 && schedule<Schedule> && shape_of<Schedule>().chunks == 1 &&
     !requires { Schedule::lowered(1, 1); };
 
-/// Returns the timetable of a lone stage: its order, and no messages. `activations`: the number of
-/// slots that it needs.
+/// Returns the timetable of a lone stage (see is_lone_stage): its computations in order, without
+/// messages. `activations`: the number of activation slots that it needs.
 [[nodiscard]] [[gnu::cold]] constexpr timetable lone_timetable(std::vector<scheduled_work> order,
                                                                int microbatches, bool has_backward,
                                                                pipeline_shape const& shape,
@@ -267,8 +268,8 @@ template <class Schedule, int Stages>
   } else return training_timetable<Schedule>(Stages, microbatches);
 }
 
-/// Returns the timetable of an evaluation: forwards only. If several chunks of a stage can begin,
-/// the last in the model's order runs first, so that results do not wait.
+/// Returns the timetable of an evaluation, which has only forwards. If several chunks of a stage
+/// can start, the chunk that is last in the model runs first, so that results are ready early.
 ///
 /// Cost:    O(stages * chunks * (microbatches * chunks + stages)).
 /// Errors:  input_error (at compile time the call is then not a constant) if stages or microbatches

@@ -65,7 +65,8 @@ struct scheduled_work {
 /// Returns text such as "send_gradient 3", or "send_gradient 3 of chunk 1".
 [[nodiscard]] std::string to_string(scheduled_work op);
 
-/// The assignment of a model's chunks, in the order of its layers, to stages.
+/// The rule that assigns the chunks of a model to stages. Chunks are numbered in the order of the
+/// model's layers.
 ///
 /// If two consecutive chunks are on one stage, the first passes its output on without a message,
 /// and the second passes back the gradient.
@@ -75,30 +76,30 @@ enum class chunk_placement : int {
   wave   ///< chunks go to stages 0, 1, ..., n - 1, then back to n - 1, ..., 0, and so on
 };
 
-/// A chunk of a model, by its stage and its index among the chunks of the stage.
+/// A chunk of a model, identified by its stage and its index among the chunks of the stage.
 struct chunk_place {
   int stage = 0, chunk = 0;
 
   friend constexpr bool operator==(chunk_place const&, chunk_place const&) = default;
 };
 
-/// Returns the stage of chunk `number` of the model, and the index of the chunk on this stage. The
-/// stage is -1 if `number` is negative, which means in front of the first chunk.
+/// Returns the stage of chunk `number` of the model, and the index of the chunk on this stage. If
+/// `number` is negative, there is no such chunk, and the stage is -1.
 [[nodiscard]] constexpr chunk_place place_of_chunk(int number, int stages, chunk_placement how) {
   if (number < 0) return {-1, 0};
   int const along = number % stages, chunk = number / stages;
   bool const is_back = how == chunk_placement::wave && chunk % 2 != 0;
   return {is_back ? stages - 1 - along : along, chunk};
 }
-/// Returns the number of a chunk in the model.
+/// Returns the number that a chunk has among all chunks of the model.
 [[nodiscard]] constexpr int number_of_chunk(chunk_place at, int stages, chunk_placement how) {
   bool const is_back = how == chunk_placement::wave && at.chunk % 2 != 0;
   return at.chunk * stages + (is_back ? stages - 1 - at.stage : at.stage);
 }
 
-/// Returns the chunk at the other end of a message that chunk `at` sends or receives. Its stage is
-/// -1 if `at` is the model's first chunk and the message would come from, or go to, a chunk in
-/// front of it.
+/// Returns the chunk at the other end of a message that chunk `at` sends or receives. If `at` is
+/// the model's first chunk and the message would come from a previous chunk or go to it, the stage
+/// of the result is -1.
 [[nodiscard]] constexpr chunk_place partner_of(work message, chunk_place at, int stages,
                                                chunk_placement how) {
   bool const is_behind = message == work::send_activation || message == work::receive_gradient;
@@ -121,9 +122,9 @@ struct chunk_place {
   return message;
 }
 
-/// The greatest number of microbatches, counted once for each chunk, whose data a stage keeps at
-/// one time. With one_forward_one_backward on 4 stages, stage 0 needs 4 activation slots and stage
-/// 3 needs 1.
+/// The numbers of slots of a stage: the greatest numbers of microbatches, counted once for each
+/// chunk, whose data the stage keeps at one time. For example, with one_forward_one_backward on 4
+/// stages, stage 0 needs 4 activation slots and stage 3 needs 1.
 ///
 /// A slot is taken and released by operations of the stage's list:
 ///   activations  values that the layers save: forward            .. backward
@@ -157,7 +158,8 @@ struct timetable {
   bool has_backward = true;
   lean_vector<stage_program> stages;
   int chunks = 1;                ///< number of chunks on each stage
-  bool splits_backward = false;  ///< backward passes are split into halves
+  bool splits_backward = false;  ///< backward passes are split into backward_input and
+                                 ///< backward_parameters
   chunk_placement placement = chunk_placement::line;
 
   [[nodiscard]] constexpr int stage_count() const { return static_cast<int>(stages.size()); }
@@ -180,7 +182,7 @@ struct timetable {
   }
 };
 
-/// The error of a timetable that has a fault. Only a schedule that was not checked at compile time
+/// Is thrown for a timetable that has a fault. Only a schedule that was not checked at compile time
 /// can cause this error.
 struct schedule_error : error {
   using error::error;

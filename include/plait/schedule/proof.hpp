@@ -65,7 +65,8 @@ enum class schedule_fault : std::uint8_t {
   return "unknown";
 }
 
-/// The result of `check`: a fault and its position.
+/// The result of `check`: the fault, the numbers of stages and microbatches, and the stage and the
+/// operation that have the fault.
 struct schedule_verdict {
   schedule_fault fault = schedule_fault::none;
   int stages = 0;
@@ -101,7 +102,8 @@ class timetable_check {
     constexpr int& operator[](work kind) { return of[static_cast<int>(kind)]; }
     constexpr int operator[](work kind) const { return of[static_cast<int>(kind)]; }
   };
-  // The counts of all chunks of a stage, its last computed gradient, and its slots in use.
+  // The state of a stage while its list is checked: the counts of its chunks, the last gradient
+  // that it has computed, and its slots in use.
   struct stage_counts {
     lean_vector<counts> chunks;
     scheduled_work last_gradient{work::forward, -1, -1};
@@ -140,7 +142,7 @@ class timetable_check {
     return happens ? table_.microbatches : 0;
   }
   // Returns the index of the chunk on the same stage that passes its result to chunk `at` directly,
-  // so that no message `receive` is needed; -1 if there is none.
+  // so that `at` needs no message of kind `receive`; -1 if there is no such chunk.
   constexpr int handed_by(work receive, chunk_place at) const {
     auto const from = table_.partner(receive, at);
     return from.stage == at.stage && from.chunk < table_.chunks ? from.chunk : -1;
@@ -156,9 +158,9 @@ class timetable_check {
   }
 
   // Checks that each microbatch is computed once, in ascending order. The microbatches of a chunk
-  // that are in use are then consecutive, from the first that is not yet released. So with one
-  // chunk, n slots assigned by `microbatch % n` have no conflict exactly if at most n are in use;
-  // the checks below only limit the number in use.
+  // that are in use are then consecutive, starting with the first that is not yet released. So with
+  // one chunk, n slots assigned as `microbatch % n` have no conflict exactly if at most n are in
+  // use at a time. Therefore the checks below only limit the number in use.
   [[gnu::cold]] constexpr schedule_verdict check_computations(int stage) const {
     auto const& operations = list(stage);
     int const slots = table_.stages[static_cast<std::size_t>(stage)].slots.activations;
@@ -186,8 +188,8 @@ class timetable_check {
     return complete(of_chunks, stage, true);
   }
 
-  // Checks at the end of a stage's list that all chunks have done all their computations (if
-  // `computed` is true) or all their messages.
+  // Checks at the end of a stage's list that all chunks have done all their computations if
+  // `computed` is true, or otherwise all their messages.
   [[gnu::cold]] constexpr schedule_verdict complete(lean_vector<counts> const& of_chunks, int stage,
                                                     bool computed) const {
     for (int chunk = 0; chunk < table_.chunks; ++chunk)
@@ -258,7 +260,7 @@ class timetable_check {
 
   // Simulates all stages, with sends that block until they are received. A stage never chooses
   // between messages. So if all stages reach the ends of their lists when they take turns in one
-  // order, they reach the ends in every order.
+  // order, they reach the ends in any other order, too.
   [[gnu::cold]] constexpr schedule_verdict check_progress() const {
     lean_vector<std::size_t> next(table_.stages.size(), 0);
     lean_vector<int> awake;
@@ -291,13 +293,14 @@ class timetable_check {
   int stages_;
 };
 
-/// Proves a timetable or names its first fault.
+/// Proves that a timetable is correct, or returns its first fault.
 ///
-/// Proved:  every microbatch has one forward and one backward on each stage, both kinds in
-///          ascending order in each chunk, each after its inputs have been computed, received or
-///          passed on; messages are sent and received in the same order; no more slots are in use
-///          than the stage has; and all stages reach the ends of their lists even if every send
-///          blocks until it is received.
+/// Proved:  every microbatch has one forward and one backward on each stage; in each chunk the
+///          forwards are in ascending order of microbatches, and so are the backwards; each
+///          computation comes after its inputs have been computed, received or passed on; messages
+///          are sent and received in the same order; no more slots are in use than the stage has;
+///          and all stages reach the ends of their lists even if every send blocks until it is
+///          received.
 /// Cost:    O(operations); compile time see docs/design/schedule.md.
 [[nodiscard]] [[gnu::cold]] constexpr schedule_verdict check(timetable const& table) {
   return timetable_check{table}.run();
@@ -329,8 +332,8 @@ consteval schedule_verdict first_fault(std::integer_sequence<int, MicrobatchesLe
   return first;
 }
 
-/// Checks `table` and throws if it has a fault. It is the run-time counterpart of
-/// `require_proven_up_to`.
+/// Checks `table` and throws if it has a fault. It does at run time what `require_proven_up_to`
+/// does at compile time.
 ///
 /// Errors:  schedule_error that names the fault, the stage and the operation.
 [[gnu::cold]] void require_proven(timetable const& table);
@@ -357,8 +360,8 @@ consteval scheduled_work entry_at(schedule_verdict const& found) {
   return index < list.size() ? list[index] : out;
 }
 
-/// Fails to compile, and names the fault and its place, unless `proven_up_to` of these arguments is
-/// true.
+/// Fails to compile unless `Schedule` is proved for `Stages` stages and every number of
+/// microbatches from 1 to `Microbatches`. The message names the fault and its place.
 template <class Schedule, int Stages, int Microbatches>
 consteval void require_proven_up_to() {
   constexpr schedule_verdict found = verdict_up_to<Schedule, Stages, Microbatches>;

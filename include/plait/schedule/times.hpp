@@ -33,7 +33,7 @@ struct timed_operation {
 struct schedule_times {
   lean_vector<lean_vector<timed_operation>> stages;
 
-  /// Returns the time from the begin of the first computation to the end of the last.
+  /// Returns the time from the start of the first computation to the end of the last.
   [[nodiscard]] constexpr std::int64_t makespan() const {
     std::int64_t last = 0;
     for (auto const& stage : stages)
@@ -41,7 +41,7 @@ struct schedule_times {
     return last;
   }
 
-  /// Returns the longest time that a stage needs from the begin of its first computation to the end
+  /// Returns the longest time that a stage needs from the start of its first computation to the end
   /// of its last.
   [[nodiscard]] constexpr std::int64_t longest_span() const {
     std::int64_t longest = 0;
@@ -104,7 +104,8 @@ template <class CostOf>
       scheduled_work const op = list[here];
       if (!computes(op.kind)) continue;
       bool const is_forward = op.kind == work::forward;
-      bool const is_second_half = op.kind == work::backward_parameters;  // reads no message
+      bool const is_second_half = op.kind == work::backward_parameters;  // this kind waits for no
+                                                                         // message
       auto& input_at = is_forward ? activation_at : gradient_at;
       int const chunk = table.number_of({stage, op.chunk});
       std::int64_t const ready = is_second_half ? 0 : input_at[place(chunk, op.microbatch)];
@@ -137,7 +138,9 @@ template <class CostOf>
       case work::send_activation:
       case work::receive_activation:
       case work::send_gradient:
-      case work::receive_gradient: break;  // messages take costs.message
+      case work::receive_gradient:
+        break;  // a message is not a computation; its time is
+                // costs.message
     }
     throw schedule_error{"times_of: internal error: a message was taken for a computation"};
   });
