@@ -19,7 +19,7 @@ namespace plait::planning {
 /// drawing code is compiled once. Its views point to constants of the plan.
 struct drawn_plan {
   plan_ir numbers{};  ///< the numbers of the plan, with all sizes of its mesh
-  workload load{};    ///< the workload, with the numbers that the plan determines
+  workload load{};    ///< the workload, including the numbers that the plan itself determines
   std::size_t parameter_count = 0;
   element_sizes sizes{};
   std::vector<std::string> names;        ///< names of all layers, each with a dot at the end
@@ -27,7 +27,7 @@ struct drawn_plan {
   std::vector<unsigned char> is_frozen;  ///< for each layer: 1 if it is frozen
   lean_vector<lean_vector<transfer>> transfers;  ///< for each stage: transfers of a training step
   lean_vector<parameter_layout> layouts;         ///< for each stage: layout of its parameters
-  lean_vector<memory_need> memory;               ///< for each stage: bytes of a rank
+  lean_vector<memory_need> memory;               ///< for each stage: bytes that one rank needs
   timetable table;                               ///< timetable of a training step
   std::string_view schedule;
 };

@@ -14,17 +14,18 @@
 
 namespace plait::planning {
 
-/// The text of a transfer, in two lines: the data that it sends, and the bytes and the number of
-/// times.
+/// The text of a transfer, in two lines: first the data that it sends, then how often it runs in a
+/// step and how many bytes it sends each time.
 struct drawn_move {
   std::string what, bytes;
-  std::string layers;  ///< for a bucket of parameters: names of their layers
+  std::string layers;  ///< for a bucket of parameters: names of the layers that have these
+                       ///< parameters
   transfer_place place;
 
   [[nodiscard]] std::string second_line() const;
 };
 
-/// Returns true if two lists of transfers are equal, except for the layers of their buckets.
+/// Returns true if two lists of transfers are equal. The layers of buckets are not compared.
 [[nodiscard]] [[gnu::cold]] bool are_alike(lean_vector<drawn_move> const& one,
                                            lean_vector<drawn_move> const& other);
 
@@ -37,10 +38,10 @@ struct drawn_layer {
   [[nodiscard]] bool is_like(drawn_layer const& other) const;
 };
 
-/// A frame around the layers of an item (consecutive equal units of the pipeline) within one chunk.
-/// The copies of the unit are drawn once.
+/// A frame around the layers of an item within one chunk. An item consists of consecutive equal
+/// units of the pipeline, of which only one is drawn.
 struct drawn_piece {
-  std::string above;        ///< text about the equal frames that this frame represents
+  std::string above;        ///< text about the equal frames that are drawn as this one frame
   std::string title, note;  ///< the number of copies, and text about recomputation
   unit_range units{};
   lean_vector<drawn_layer> layers;
@@ -58,19 +59,19 @@ struct drawn_chunk {
   [[nodiscard]] [[gnu::cold]] bool is_like(drawn_chunk const& other) const;
 };
 
-/// Writes the texts of a picture: lists of the chunks of a plan, the frames in them and their
-/// layers.
+/// Lists the texts of a picture of a plan: its chunks, the frames in each chunk, and the layers in
+/// each frame.
 class layer_lister {
  public:
-  /// `single`: the number of layers up to which each layer is drawn. In a larger model, equal
-  /// adjacent layers are drawn once.
+  /// `single`: if the model has at most this number of layers, each layer is drawn. In a larger
+  /// model, equal adjacent layers are drawn once.
   explicit layer_lister(drawn_plan const& of, std::size_t single = most_single)
       : of_(of), plan_(of.numbers), single_(single) {}
 
   [[nodiscard]] [[gnu::cold]] lean_vector<drawn_chunk> chunks() const;
 
-  /// The numbers of layers and of chunks up to which each of them is drawn. If there are more,
-  /// equal adjacent layers or chunks are drawn once.
+  /// The greatest numbers of layers and of chunks for which each layer or chunk is drawn. If there
+  /// are more, equal adjacent layers or chunks are drawn once.
   static constexpr std::size_t most_single = 400;
   static constexpr int most_chunks = 8;
 
@@ -81,16 +82,17 @@ class layer_lister {
   [[nodiscard]] std::string layers_text(unit_range const& units) const {
     return text_of_layers(of_.names, plan_.items, units);
   }
-  /// Returns the names of the layers of `units`; if the text is long, only the first and the last.
+  /// Returns the names of the layers of `units`; if the text would be too long, only the names of
+  /// the first and the last layer.
   [[nodiscard]] [[gnu::cold]] std::string short_layers_text(unit_range const& units) const;
-  /// Returns the units whose parameters the transfer moves.
+  /// Returns the units whose parameters the transfer `made` moves.
   [[nodiscard]] [[gnu::cold]] unit_range units_of(transfer const& made, int stage) const;
   [[nodiscard]] [[gnu::cold]] drawn_move move_of(transfer const& made, int stage) const;
   void put(lean_vector<drawn_move>& to, transfer const& made, int stage, bool in_front) const {
     if (is_sent(made)) to.insert(in_front ? to.begin() : to.end(), move_of(made, stage));
   }
 
-  /// Returns the words of `explain` about recomputation in units `here` of an item.
+  /// Returns text about the recomputation in units `here` of an item, in the words of `explain`.
   [[nodiscard]] [[gnu::cold]] std::string granularity_number(int item,
                                                              unit_range const& here) const;
 

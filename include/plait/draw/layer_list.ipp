@@ -49,7 +49,7 @@ PLAIT_DECL bool drawn_chunk::is_like(drawn_chunk const& other) const {
   return is_same;
 }
 
-// Returns the text of how often a transfer runs in a step, and of its bytes each time.
+// Returns text with the number of times that a transfer runs in a step and the bytes of each time.
 PLAIT_DECL std::string times_text(transfer const& made, element_sizes const& sizes) {
   return concat({made.times, " \xc3\x97 ", with_unit(made.count * sizes.of(made.element))});
 }

@@ -9,7 +9,7 @@
 
 namespace plait::planning {
 
-/// Draws the chunks of a layer_lister, from top to bottom.
+/// Draws the chunks of a plan, which a layer_lister lists, from top to bottom.
 class layer_picture {
  public:
   layer_picture(drawing& into, lean_vector<drawn_chunk> chunks, bool is_cut);
@@ -51,7 +51,8 @@ class layer_picture {
   [[nodiscard]] static colour ink_of(drawn_move const& made);
   [[gnu::cold]] void draw_move(drawn_move const& made, int x, int y, int wide);
 
-  /// Draws the messages from a chunk to the next one, between their frames.
+  /// Draws the messages between a chunk and the next one, between their frames; returns the y at
+  /// which they end.
   [[gnu::cold]] int draw_edges(drawn_chunk const& chunk, int y);
 
   drawing& into_;

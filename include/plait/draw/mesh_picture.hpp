@@ -14,7 +14,8 @@
 
 namespace plait::planning {
 
-/// Returns the rank that is member `place` of the first rank's group along the axes `over`.
+/// Returns a rank of the group of rank 0 along the axes `over`: the rank with index `place` in the
+/// group.
 [[nodiscard]] [[gnu::cold]] int member_of_first_group(mesh const& grid, axis_set over, int place);
 
 /// Draws the ranks of a mesh as nested frames: ranks along the fastest axis next to each other,
@@ -24,14 +25,16 @@ class mesh_picture {
   struct size {
     int width = 0, height = 0;
   };
-  /// `marked`: in a mesh without texts, the first rank's group along these axes is highlighted.
+  /// `marked`: if the mesh is drawn without texts, the group of rank 0 along these axes is
+  /// highlighted.
   mesh_picture(drawing& into, mesh const& grid, bool has_texts, axis_set marked = {});
 
   [[nodiscard]] [[gnu::cold]] size size_of(std::size_t level = 0) const;
 
   [[gnu::cold]] void draw(int x, int y) { draw(0, {}, x, y); }
 
-  /// The axis along which adjacent ranks are drawn next to each other; "" for one rank.
+  /// The axis along which ranks that are drawn next to each other differ; "" if there is only one
+  /// rank.
   [[nodiscard]] std::string fastest_axis() const {
     return levels_.empty() ? "" : to_string(extent(levels_.size() - 1).which);
   }
@@ -57,11 +60,11 @@ class mesh_picture {
   std::vector<int> levels_;  ///< indices of the dimensions with several ranks
 };
 
-/// Draws the first rank's group: its first members and its last. Returns the width of the drawing.
+/// Draws the group of rank 0: its first members and its last. Returns the width of the drawing.
 [[gnu::cold]] int draw_one_group(drawing& into, mesh const& grid, group_traffic const& group, int x,
                                  int y);
 
-/// The greatest number of ranks in a mesh whose ranks are all drawn.
+/// The greatest number of ranks of a mesh of which all ranks are drawn.
 inline constexpr int most_drawn_ranks = 256;
 
 [[nodiscard]] [[gnu::cold]] drawing draw_mesh(drawn_plan const& of, bool dark);

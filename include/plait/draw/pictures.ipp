@@ -67,7 +67,7 @@ PLAIT_DECL drawing draw_memory(drawn_plan const& of, bool dark) {
     y += 34;
   }
   y += 14;
-  // The bytes in numbers below the bars, column by column.
+  // Writes the numbers of bytes below the bars, column by column.
   int left = x + label;
   for (std::size_t part = 0; part <= parts; ++part) {
     std::string const title = part < parts ? names[part] : "bytes per rank";
@@ -117,7 +117,8 @@ PLAIT_DECL drawing draw_timetable(drawn_plan const& of, bool dark) {
     for (auto const& now : stage) widest = std::max(widest, text_width(label(now.op), 11) + 10);
   for (std::size_t s = 0; s < times.stages.size(); ++s)
     names = std::max(names, text_width(concat({"stage ", s}), 12, true) + 16);
-  // A step that would be too wide is drawn in fewer pixels, without labels of its operations.
+  // If a step would be too wide, it is drawn with fewer pixels and without labels of its
+  // operations.
   std::int64_t constexpr most_width = 8000;
   std::int64_t const span = std::max<std::int64_t>(times.makespan(), 1);
   bool const is_labelled = span * widest <= most_width;

@@ -13,7 +13,8 @@
 
 namespace plait::planning {
 
-/// The colours of a drawing by their meaning; each is an index into the table of a theme.
+/// The colours of a drawing, named after their use. Each is an index into the table of colours of a
+/// theme.
 enum class colour : int {
   none,
   ground,
@@ -49,7 +50,7 @@ enum class colour : int {
   return (dark ? night : light)[static_cast<std::size_t>(which)];
 }
 
-/// The part of a text that is at its x position.
+/// Determines which part of a text is at the x position of the text.
 enum class anchor : int { begin, middle, end };
 
 struct text_style {
@@ -57,8 +58,8 @@ struct text_style {
   bool bold = false;
   colour ink = colour::ink;
   anchor at = anchor::begin;
-  /// The greatest width in pixels; 0: no limit. A longer text is cut, and its <title> has all of
-  /// it.
+  /// The greatest width in pixels; 0: no limit. If a text is longer, it is shortened, and its
+  /// <title> element contains the whole text.
   int most = 0;
 };
 
@@ -83,7 +84,7 @@ struct text_style {
   return is_one ? count : 0;
 }
 
-/// Escapes text for XML; a character that XML does not allow becomes U+FFFD.
+/// Returns text escaped for XML. A character that XML does not allow becomes U+FFFD.
 [[nodiscard]] [[gnu::cold]] std::string xml_text(std::string_view text);
 
 /// Returns the width of a character in Helvetica or Arial, in thousandths of the font size; a
@@ -99,7 +100,8 @@ struct text_style {
   return first >= ' ' && first <= '~' ? widths[static_cast<std::size_t>(first - ' ')] : 1000;
 }
 
-/// Returns the width of a text in pixels, plus `slack` percent for wider fonts.
+/// Returns the width of a text in pixels, increased by `slack` percent because the reader may have
+/// a wider font.
 [[nodiscard]] [[gnu::cold]] int text_width(std::string_view text, int size, bool bold = false,
                                            int slack = 12);
 

@@ -61,7 +61,7 @@ PLAIT_DECL void drawing::text(int x, int y, std::string const& whole, text_style
   if (style.bold) body_ += " font-weight=\"bold\"";
   if (style.at != anchor::begin)
     body_ += style.at == anchor::end ? " text-anchor=\"end\"" : " text-anchor=\"middle\"";
-  // With a wider font the text would leave its box, so the width of the text is fixed.
+  // A wider font would make the text leave its box, so the width of the text is fixed in the SVG.
   if (style.most > 0 && wide * 10 > style.most * 9)
     body_ += concat({" textLength=\"", text_width(shown, style.size, style.bold, 0),
                      "\" lengthAdjust=\"spacingAndGlyphs\""});
