@@ -23,7 +23,7 @@
 // g++ then contains neither the constant nor the plan, whose name is as long as the model.
 namespace plait::planning {
 
-/// The name of a leaf in the model, without the dot at its end.
+/// The name of a leaf in the model. Unlike in leaf_characters, it has no dot at its end.
 template <class Model, int Leaf>
 struct leaf_name {
   constexpr characters operator()() const {
@@ -57,14 +57,14 @@ struct parameter_name {
   }
 };
 
-// Templates whose names label the numbers in compilers' messages.
+// Templates with a name that explains the number next to it in compilers' messages.
 template <std::size_t Length>
 struct of_length;
 template <int Ranks>
 struct on_ranks;
 
-// Constants with the value false that failed checks assert. Compilers print the names of these
-// constants next to the text.
+// A check that fails asserts one of these constants, which are all false. Compilers print the name
+// of the constant next to the text.
 template <printed_text LayerName, class Layer, class Length, class Ranks>
 inline constexpr bool has_form_that_divides = false;
 template <printed_text LayerName, printed_text Label, class Labels>
@@ -196,15 +196,15 @@ constexpr int count_terms(auto const& tree) {
   return terms;
 }
 
-/// The greatest number of layers for which compilers evaluate a plan without a flag; layers of a
-/// repeat count once.
+/// The greatest number of layers for which compilers evaluate a plan without an additional flag;
+/// the layers of a repeat count once.
 #if !defined(PLAIT_MOST_LAYERS)
 #define PLAIT_MOST_LAYERS 512
 #endif
 inline constexpr int most_layers = PLAIT_MOST_LAYERS;
 
-/// Checks the number of layers before anything else is computed from the model. A compiler that
-/// reaches a limit of its own only names the line of plait at which it stopped.
+/// Checks the number of layers before anything else is computed from the model. Otherwise a
+/// compiler that reaches a limit of its own would only name the line of plait at which it stopped.
 template <int Layers, int Most>
 consteval void check_layer_count() {
   static_assert(Layers <= Most,
@@ -324,9 +324,9 @@ consteval void report_tie() {
                 "trained; freeze both or neither (frozen<...> with patterns for both)");
 }
 
-/// The name of a parameter, with which patterns of frozen<L, Patterns...> are compared. `Number`:
-/// the number of the parameter, counted over the leaves of the wrong L, or within the one leaf that
-/// would be frozen in part.
+/// The name of a parameter as patterns of frozen<L, Patterns...> see it, for messages about a wrong
+/// frozen layer. `Number`: the number of the parameter among the parameters of L or, if one layer
+/// would be frozen only in part, among the parameters of this layer.
 template <class Model, int Number>
 struct name_in_frozen {
   constexpr characters operator()() const {
@@ -412,7 +412,7 @@ constexpr bool ties_stay_on_stages(static_view<item> items, auto const& entries,
 }
 
 constexpr bool has_nested_repeat(auto const& tree) {
-  int end = 0;  // end of the outermost repeat or residual so far
+  int end = 0;  // end of the last repeat or residual that was found
   for (int i = 0; i < tree.nodes.size(); ++i) {
     auto const kind = tree.nodes[i].kind;
     if (kind == node_kind::repeat && i < end) return true;
@@ -422,13 +422,12 @@ constexpr bool has_nested_repeat(auto const& tree) {
   return false;
 }
 
-/// Returns the number, counted over all leaves, of a parameter whose name in files and messages
-/// another parameter also has; -1 if there is none.
+/// Returns the number, counted over all leaves, of a parameter that has the same full name as
+/// another parameter; -1 if all names differ.
 constexpr int find_equal_name(auto const& tree) {
   auto const names = leaf_characters(tree);
   auto const label = [&](int leaf, int index) { return tree.leaves[leaf].parameters[index].label; };
-  // Leaves are grouped by the hash of their names, so that only names with equal hashes are
-  // compared.
+  // Leaves are grouped by the hash of their names, and only names in the same group are compared.
   int const leaves = tree.leaves.size();
   std::vector<int> first(std::size_t(leaves), leaves), next(std::size_t(leaves), leaves);
   for (int leaf = leaves - 1; leaf >= 0; --leaf) {

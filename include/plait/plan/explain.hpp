@@ -106,8 +106,8 @@ template <class Plan>
   return table.text();
 }
 
-/// Returns a sentence with the number of layers whose results depend on the number of microbatches;
-/// "" if there are none.
+/// Returns a sentence with the number of layers whose results depend on the number of microbatches,
+/// because they sum over the samples of a microbatch; "" if there are none.
 template <class Plan>
 [[gnu::cold]] std::string explain_sums_over_samples(int microbatches) {
   if (!Plan::sums_over_samples || microbatches == 1) return "";
@@ -134,7 +134,7 @@ template <class Plan>
   return text_of_idle_stages(of, cut(typename Plan::stage_policy::cuts{}), cut(balanced{}));
 }
 
-/// Returns the layers of units, for example "wte, h.0-2, ln_f".
+/// Returns text that lists the layers of units, for example "wte, h.0-2, ln_f".
 template <class Plan>
 [[gnu::cold]] std::string layers_of(unit_range const& units) {
   return text_of_layers(leaf_names(Plan::tree), Plan::code.items.view(), units);
@@ -164,8 +164,8 @@ template <class Plan>
   return table.text();
 }
 
-/// Returns a text on an arena: the number of blocks and the axes along which ranks hold them, or
-/// "all of it".
+/// Returns text about the part of an arena that a rank holds: the number of blocks and the axes
+/// along which the arena is cut, or "all of it".
 [[nodiscard]] [[gnu::cold]] std::string blocks_text(placements const& held, mesh const& grid);
 /// Returns a text on the blocks that a rank holds; "" if each rank holds whole arenas.
 template <class Plan>
@@ -188,13 +188,13 @@ template <class Plan>
                 work = as_percent(Plan::recompute_work(stage, load), 1);
     for (auto const& units : Plan::chunks_of(stage))
       for (int unit = units.begin, next = unit; unit < units.end; unit = next) {
-        // Consecutive copies with one kind of recompute share one line.
+        // Consecutive copies with the same kind of recompute share one line.
         int const item = item_of(Plan::code.items.view(), unit), what = Plan::recomputes.of(unit);
         while (next < units.end && Plan::recomputes.of(next) == what &&
                Plan::code.items[item].units().contains(next))
           ++next;
         if ((Plan::recomputes.runs[item] >> what & 1) == 0) continue;
-        // A layer's own recompute (recomputed<What, L>) needs no policy.
+        // If a layer is declared as recomputed<What, L>, it recomputes without a policy.
         table.add({std::to_string(stage), layers_of<Plan>({unit, next}),
                    what == 0 ? "as layers say" : to_string(granularity(what)), record, work});
         record = work = "";
@@ -203,7 +203,7 @@ template <class Plan>
   return concat({"made again before the backward\n", table.text(), "\n"});
 }
 
-/// Returns a table of the buckets of parameters that are gathered in front of layers that use them.
+/// Returns a table of the buckets of parameters that are gathered before the layers that use them.
 template <class Plan>
 [[gnu::cold]] std::string explain_gathers(workload const& load) {
   auto const grid = Plan::grid_for(load);
@@ -274,9 +274,9 @@ template <class Plan>
   return table.text();
 }
 
-/// Returns a text on the memory that a rank would save under zero<1>, if data ranks now hold and
+/// Returns text about the memory that a rank would save under zero<1>, if data ranks now hold and
 /// update equal optimizer states. zero<1> changes neither the results nor the bytes sent. `explain`
-/// only offers zero<1>; no plan chooses it by itself.
+/// only mentions zero<1>; no plan chooses it automatically.
 template <class Plan>
 [[gnu::cold]] std::string explain_zero(workload const& load) {
   int const ranks = Plan::batch_ranks(Plan::grid_for(load));
@@ -313,14 +313,15 @@ template <class Plan>
                  "  gradients are reduced behind the last slice, when their sums are whole\n"});
 }
 
-/// Options of `explain` that add to its text.
+/// Options of `explain` for additional text.
 struct explain_options {
   /// True to add the operations of a step, in their order, for a rank of each stage.
   bool program = false;
-  /// Hosts of the ranks, see rank_handle::hosts. If they are known, `explain` lists the groups that
-  /// cross hosts.
+  /// Hosts of the ranks, see rank_handle::hosts. If the hosts are known, `explain` lists the groups
+  /// whose ranks are on several hosts.
   host_map hosts{};
-  std::string device{};  ///< the processor and library or the GPU: `rank.device().kind()`
+  std::string device{};  ///< the device as text, from `rank.device().kind()`: the processor and its
+                         ///< library, or the GPU
 };
 
 /// Returns the operations of a training step with gradient clipping, for a rank of each stage.
@@ -346,8 +347,8 @@ template <class Plan>
   return out;
 }
 
-/// Returns the plan in words and tables: forms, transitions, stages, memory and traffic for a
-/// workload, and the additions that the options ask for.
+/// Returns text and tables that describe the plan: forms, transitions, stages, memory and traffic
+/// for a workload, and the additional parts that `options` selects.
 ///
 /// Example (tests/reference/names_in_use_test.cpp explain):
 ///     std::fputs(plait::explain(in_all_ways::plan(), {.rows = 16, .microbatches = 2}).c_str(),

@@ -17,20 +17,22 @@ namespace plait::planning {
 template <class Model, class Policy, class Element>
 struct plan;
 
-/// The result of plan::least_recompute: a recompute of nothing, of cheap values, or of all values
-/// in the first K units of each stage and cheap values in the others: `recompute<granularity::all,
-/// units::first<K>, granularity::cheap>`.
+/// The result of plan::least_recompute. One of three policies is chosen: recompute nothing;
+/// recompute cheap values; or recompute all values in the first K units of each stage and cheap
+/// values in the others, which is `recompute<granularity::all, units::first<K>,
+/// granularity::cheap>`.
 struct recompute_choice {
   /// False if all choices need too many bytes; the other members then describe the last choice.
   bool fits = false;
   granularity what = granularity::nothing;
-  int all_of_first = 0;   ///< K, the number of first units that recompute all values
+  int all_of_first = 0;   ///< K, the number of units at the beginning of each stage that recompute
+                          ///< all values
   std::size_t bytes = 0;  ///< bytes of the rank that needs the most
   double work = 0;        ///< the greatest plan::recompute_work of a stage
 };
 
-/// Does the work of plan::least_recompute. Only the bytes of activations depend on the choice, so
-/// the other bytes are computed once.
+/// Does the work of plan::least_recompute. Only the bytes of activations depend on what is
+/// recomputed, so the other bytes are computed once.
 template <class Plan>
 [[nodiscard]] constexpr recompute_choice find_least_recompute(workload const& load,
                                                               std::size_t bytes) {

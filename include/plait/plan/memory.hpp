@@ -21,11 +21,11 @@
 
 namespace plait::planning {
 
-/// The places of the buffers of one stage in its activation arena, in bytes. First are the buffers
-/// that passes leave for later passes: saved activations and received values. After them are two
+/// The places of the buffers of one stage in its activation arena, in bytes. First come the buffers
+/// that passes leave for later passes: saved activations and received values. After them come two
 /// edge buffers for the values between items, the working record, transient buffers, staging
-/// buffers and zeros. Only one item runs at a time, so one transient buffer, as long as the largest
-/// item needs, serves all items.
+/// buffers, and zeros (see longest_masked). Only one item runs at a time, so all items use the same
+/// transient buffer, which is as long as the largest item needs.
 struct stage_arena {
   lean_vector<chunk_arena> chunks{};
   passed_bytes training{};
@@ -40,8 +40,8 @@ struct stage_arena {
               zeros_offset = 0;
   std::size_t total_bytes = 0;
 
-  /// Returns the places of the buffers that the stage's passes on `microbatches` microbatches leave
-  /// for later passes. `HasChunks`: true if a stage of the plan has several chunks.
+  /// Returns the places of the buffers that passes of the stage leave for later passes, in a step
+  /// of `microbatches` microbatches. `HasChunks`: true if a stage of the plan has several chunks.
   template <bool HasChunks>
   [[nodiscard]] [[gnu::cold]] constexpr placed_passes place(stage_program const& passes,
                                                             int microbatches) const {
@@ -49,7 +49,7 @@ struct stage_arena {
   }
 };
 
-/// Lays out the activation arena of a stage.
+/// Returns the layout of the activation arena of a stage.
 ///
 /// `passes`: passes of a training step.
 /// `least_bytes`: the least number of bytes for the buffers that passes leave for later passes.
@@ -131,9 +131,9 @@ constexpr std::size_t batch_bytes(workload const& load) {
              : bytes;
 }
 
-/// The offsets of a trainer's tables of numbers, in bytes: numbers of a step, numbers of its
+/// The offsets, in bytes, of a trainer's tables of numbers: numbers of a step, numbers of its
 /// slices, the sums of squares, groups of parameters that an optimizer treats alike, the blocks
-/// that are squared, and the numbers that ranks compare.
+/// whose squares are summed, and the numbers that ranks compare.
 struct number_tables {
   static constexpr std::size_t step_bytes = 512, update_bytes = 32, squares_bytes = 24;
   std::size_t slices_at = 0, norm_partials_at = 0, updated_at = 0, squared_at = 0, compared_at = 0,
@@ -170,21 +170,22 @@ constexpr number_tables lay_out_numbers(int stage, mesh const& grid) {
   return out;
 }
 
-/// The arena in which a rank adds up the gradients of its slices, in elements. It has accumulators
-/// as long as all gradients, and after them staging buffers for the blocks that ranks transfer at
-/// one time. Sums follow a fixed binary tree over the slices, so that they have equal bits on any
-/// number of ranks; a partial sum that waits for its sibling needs an accumulator of its own. The
-/// slices of a rank form subtrees; the sum of a subtree, its root, is sent to other ranks. Without
-/// slices there is one accumulator and no staging buffer.
+/// The arena in which a rank adds up the gradients of its slices, in elements. It consists of
+/// accumulators, each as long as all gradients, and of staging buffers for the blocks that ranks
+/// transfer at one time. Sums follow a fixed binary tree over the slices, so that they have equal
+/// bits on any number of ranks. A partial sum that waits for its sibling in the tree needs an
+/// accumulator of its own. The slices of a rank form subtrees of the tree, and the sum of each
+/// subtree, its root, is sent to other ranks. Without slices there is one accumulator and no
+/// staging buffer.
 struct slice_arena {
   int accumulators = 1;
-  int roots = 1;           ///< the greatest number of subtree roots of a rank
+  int roots = 1;           ///< the greatest number of subtrees, and so of roots, that a rank has
   std::size_t stride = 0;  ///< distance between two accumulators, in elements
-  std::size_t piece = 0;   ///< elements of a root that are sent to a rank in one transfer
+  std::size_t piece = 0;   ///< elements of a root that are sent to one rank in one transfer
   std::size_t sent_at = 0, received_at = 0, total = 0;
 
-  /// The most bytes that a rank sends at one time. Rounding up to the alignment may add to them,
-  /// once for each root and rank.
+  /// The greatest number of bytes that a rank sends at one time. Each of the pieces for one root
+  /// and one rank may be longer, because its length is rounded up to the alignment.
   static constexpr std::size_t most_bytes = std::size_t{1} << 20;
 };
 
@@ -209,16 +210,17 @@ constexpr slice_arena lay_out_slices(parameter_layout const& layout, int slices,
   return out;
 }
 
-/// The places of the model's outputs on a rank: the outputs of a prediction, or of one microbatch
-/// for measures. After them are a staging buffer, in which the outputs of one microbatch are
-/// gathered from the tensor axis, and the numbers of measures.
+/// The places of the model's outputs on a rank: the outputs of a prediction, or the outputs of one
+/// microbatch for measures. Two more buffers follow: a staging buffer, in which the outputs of one
+/// microbatch are gathered from the tensor axis, and the numbers that measures add up.
 struct output_room {
   std::size_t elements = 0;  ///< number of elements of the outputs
-  /// Offsets of the staging buffer and of the numbers, and the length of all buffers, in bytes.
+  /// Offsets of the staging buffer and of the numbers of measures, and the length of all buffers
+  /// together, in bytes.
   std::size_t staging_at = 0, numbers_at = 0, total = 0;
 };
 
-/// Lays out the outputs. `part`: a prediction or an evaluation.
+/// Returns the layout of the outputs. `part`: a prediction or an evaluation.
 template <class Plan>
 constexpr output_room lay_out_outputs(int stage, workload const& load, job_part part) {
   auto const values = values_of<Plan>(stage, load, part);

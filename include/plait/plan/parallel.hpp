@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Included first, because compilers' messages name all files through which a check is included.
+// This file is included first, because compilers' messages name all files through which a check is
+// included.
 #include "plait/core/precision.hpp"
 #include "plait/layer/combinators.hpp"
 #include "plait/plan/checks.hpp"
@@ -38,13 +39,13 @@ struct parallel {
   static_assert(planning::has_few_layers<planning::leaf_count<Model>, planning::most_layers>);
   static_assert(ext::mesh_of<Policy>.dimension_count >= 0);
   using model = Model;
-  /// The types of activations, of parameters in the optimizer, and of their gradients.
+  /// The types of activations, of the parameters that an optimizer updates, and of their gradients.
   using element = typename ext::precision_of<Element>::compute;
   using parameter_element = typename ext::precision_of<Element>::parameters;
   using gradient_element = typename ext::precision_of<Element>::reduce;
   using plan_type = plait::ext::plan<Model, Policy, Element>;
 
-  /// Returns all that is known before the job runs; see plan.hpp.
+  /// Returns the plan, which has everything that is known before the job runs; see plan.hpp.
   static constexpr plan_type plan() { return {}; }
 };
 

@@ -44,7 +44,8 @@ constexpr std::size_t sequence_length_of(auto const& tree) {
   return 1;
 }
 
-/// Assigns the chunks of a model to its stages and returns the chunks stage by stage.
+/// Assigns the chunks of a model to its stages. Returns the chunks of stage 0, then the chunks of
+/// stage 1, and so on.
 template <std::size_t Stages, std::size_t Chunks>
 constexpr std::array<unit_range, Stages * Chunks> deal_out(lean_vector<unit_range> const& split,
                                                            chunk_placement how) {
@@ -56,9 +57,9 @@ constexpr std::array<unit_range, Stages * Chunks> deal_out(lean_vector<unit_rang
   return out;
 }
 
-/// Finds the values whose gradients are computed: values that depend on a trained parameter. The
-/// copies of a repeat share their nodes, so the input of the first copy has a gradient if the
-/// inputs of the other copies have one.
+/// Finds the values whose gradients are computed: the values that depend on a trained parameter.
+/// Returns a flag for each value. The copies of a repeat share their nodes, so the input of the
+/// first copy has a gradient if the inputs of the other copies have one.
 template <int Leaves>
 constexpr auto find_needed_gradients(program<Leaves> const& code, auto const& leaves) {
   std::array<bool, std::size_t(program<Leaves>::most_values)> out{};
@@ -74,7 +75,7 @@ constexpr auto find_needed_gradients(program<Leaves> const& code, auto const& le
       auto const& now = code.nodes[s];
       bool made = needed(now.in);
       if (now.kind == program_node_kind::leaf) {
-        // Either all inputs of a layer have a gradient or none has.
+        // A layer has gradients for all of its inputs or for none.
         for (int const more : now.more) made = made || needed(more);
         if (now.more.size() > 0) needed(now.in) = made;
         for (int const more : now.more) needed(more) = made;
@@ -89,8 +90,8 @@ constexpr auto find_needed_gradients(program<Leaves> const& code, auto const& le
   return out;
 }
 
-/// The schedule of a pipeline policy and its cut into stages. The primary template has the defaults
-/// of a plan without a pipeline policy.
+/// The schedule of a pipeline policy and its cut into stages. The primary template contains the
+/// defaults for a plan without a pipeline policy.
 template <class Stage>
 struct stage_policy {
   using schedule_type = one_forward_one_backward;
@@ -112,10 +113,10 @@ constexpr form_cuts form_cuts_of() {
 template <class Model>
 inline constexpr auto model_outline = make_outline<Model>();
 
-/// The part of a plan that follows from the model and its tensor ranks. Plans that differ only in
-/// other axes, in elements or in schedules share these constants, so a compiler evaluates them
-/// once. Example: the plans of a model under data_parallel<2>, under pipeline<2> and under both
-/// share one lowered_model.
+/// The part of a plan that depends only on the model and its tensor ranks. Plans that differ only
+/// in other axes, in elements or in schedules share these constants, so that a compiler evaluates
+/// them once. Example: the plans of a model under data_parallel<2>, under pipeline<2> and under
+/// both share one lowered_model.
 template <class Model, int TensorRanks, form_cuts Cuts>
 struct lowered_model {
   static constexpr auto& tree = model_outline<Model>;
@@ -143,16 +144,17 @@ struct plan {
   static constexpr mesh grid = mesh_of<Policy>;
   static constexpr placements samples = samples_of<Policy>;
   static constexpr parameter_rules rules = parameter_rules_of<Policy>;
-  /// The number of slices of a global batch whose gradients are summed slice by slice; 0 without
-  /// reproducible.
+  /// If gradients are summed slice by slice (see reproducible), the number of slices of a global
+  /// batch; else 0.
   static constexpr int slices = slices_of<Policy>;
   /// The least number of bytes of a bucket of gradients; 0 if gradients are reduced after all
   /// passes.
   static constexpr std::size_t bucket_bytes = bucket_bytes_of<Policy>;
   /// True if the optimizer of a rank updates only blocks of the parameters, as under zero<1>.
   static constexpr bool cuts_arenas = !rules.cut_axes().empty();
-  /// True if ranks may join and leave while the job runs: results have equal bits for any number of
-  /// data ranks, the launch gives this number, and each rank holds all of the state.
+  /// True if ranks may join and leave while the job runs. This is possible if results have equal
+  /// bits for any number of data ranks, if the launch sets this number, and if each rank holds the
+  /// whole state.
   static constexpr bool is_elastic = slices > 0 && !grid.is_complete() && !cuts_arenas;
   /// Returns the number of ranks of a mesh that have different samples, which is the number of
   /// blocks of the global batch.
@@ -165,8 +167,8 @@ struct plan {
   /// True if backward passes may be split in halves, with the gradients of inputs first.
   static constexpr bool splits_backward = shape.splits_backward;
   static constexpr int leaf_count = planning::leaf_count<Model>;
-  /// The bytes of one element: of an activation, of a parameter in the optimizer, of a parameter's
-  /// gradient, and of sums that layers keep.
+  /// The bytes of one element: of an activation, of a parameter that the optimizer updates, of a
+  /// parameter's gradient, and of sums that layers keep.
   static constexpr std::size_t element_bytes =
       sizeof(typename plait::ext::precision_of<Element>::compute);
   static constexpr std::size_t parameter_bytes =
@@ -175,7 +177,7 @@ struct plan {
       sizeof(typename plait::ext::precision_of<Element>::reduce);
   static constexpr std::size_t slot_bytes =
       sizeof(accumulate_t<typename plait::ext::precision_of<Element>::compute>);
-  /// True if layers see copies of the parameters in another type.
+  /// True if layers use copies of the parameters in another type than the optimizer.
   static constexpr bool has_copies = parameter_bytes != element_bytes;
 
   using lowered = lowered_model<Model, tensor_ranks, form_cuts_of<form_policy>()>;
@@ -193,7 +195,7 @@ struct plan {
 
   /// The rule by which units recompute values for their backward.
   static constexpr recompute_rule recompute_policy = recompute_rule_of<Policy>;
-  /// True if anything is recomputed; otherwise no tables are made for it.
+  /// True if anything is recomputed; otherwise the tables for recomputing are left out.
   static constexpr bool has_recompute = recompute_policy.any() || recomputes_layers(tree);
   static constexpr auto recomputed =
       find_recomputed<has_recompute>(code, tree.leaves, needs_gradient, recompute_policy);
@@ -215,8 +217,8 @@ struct plan {
   /// The first function (forward, or part of a backward) that a layer lacks.
   static constexpr auto missing = find_missing_body(code, tree.leaves, needs_gradient);
 
-  // The checks follow all constants: after a first error some compilers evaluate no more constants
-  // and print long messages about them.
+  // The checks come after all constants: some compilers evaluate no more constants after a first
+  // error and would print long messages about them.
   static_assert(has_room<code.is_full>);
   static_assert(
       !has_nested_repeat(tree),
@@ -273,8 +275,8 @@ struct plan {
   }
 
   /// Returns true if a node runs in one call with the node in front of it, see
-  /// planning::is_epilogue. The sum that ends a residual must also be stored in the place of the
-  /// product, so that no later node reads the product.
+  /// planning::is_epilogue. If the node is the sum that ends a residual, the sum must in addition
+  /// be stored in place of the product, so that no later node reads the product.
   static constexpr bool is_epilogue(int node, direction way) {
     if constexpr (has_recompute)
       if (way == direction::forward && node > 0 && node < code.nodes.size() &&
@@ -282,7 +284,8 @@ struct plan {
         return false;
     if (splits_backward && way == direction::backward && node >= 0 &&
         code.nodes[node].kind == program_node_kind::branch)
-      return false;  // the epilogue adds to both gradients, so it needs an unsplit `backward`
+      return false;  // the epilogue adds to both gradients, so one call of `backward` must compute
+                     // both
     if (way == direction::forward && node >= 0 && node < code.nodes.size() &&
         code.nodes[node].kind == program_node_kind::add && !storage.shares_place(code.nodes[node]))
       return false;
@@ -295,7 +298,7 @@ struct plan {
     return planning::postpones_parameters(code, tree.leaves, storage, needs_gradient, node);
   }
 
-  /// The waits between the nodes of all items.
+  /// The waits between the nodes of all items, see item_waits.
   template <direction Way, std::size_t Block>
   static constexpr auto block_waits = plan_block_waits<code.nodes.size(), code.items.size()>(
       code, tree.leaves, storage, needs_gradient, Way, int(Block));
@@ -303,7 +306,7 @@ struct plan {
   static constexpr auto waits = []<std::size_t... Block>(std::index_sequence<Block...>) {
     return join_waits({&block_waits<Way, Block>...}, code.items.size());
   }(std::make_index_sequence<std::size_t((code.items.size() - 1) / items_of_block + 1)>{});
-  /// Returns the waits between the nodes of an item.
+  /// Returns the waits between the nodes of one item.
   static constexpr item_waits<program<leaf_count>::most_nodes> waits_of(int item, direction way) {
     return {way == direction::forward ? waits<direction::forward>.of_item(item)
                                       : waits<direction::backward>.of_item(item)};
@@ -352,7 +355,7 @@ struct plan {
     int const microbatches = completed(load).microbatches;
     auto const layout = activation_layout_for(load.rows);
     std::size_t least = 0;
-    // Ranks with one slice less run their passes in another order.
+    // A rank that has one slice less than others runs its passes in another order.
     if constexpr (slices > 0 && chunks > 1)
       if (microbatches > 1) {
         auto const fewer = training_timetable<schedule_type, stages>(microbatches - 1);
@@ -408,8 +411,8 @@ struct plan {
     return find_least_recompute<plan>(load, bytes);
   }
 
-  /// Returns the bytes on the host that a copy of a rank's state needs while a checkpoint is
-  /// written, for the rank of `stage` with the most to save.
+  /// Returns the bytes of host memory for the copy of a rank's state that exists while a checkpoint
+  /// is written. The result is for the rank of `stage` that saves the most.
   static constexpr std::size_t host_bytes(int stage, workload const& load) {
     auto const complete = grid_for(load);
     auto const layout = parameter_layout_for(stage, complete);
@@ -422,14 +425,14 @@ struct plan {
            (1 + std::size_t(load.optimizer_states) + (load.averages ? 1 : 0));
   }
 
-  /// Returns the mesh; a size that is left to the launch is taken from `load`.
+  /// Returns the mesh with all its sizes. A size that is set at launch is taken from `load`.
   static constexpr mesh grid_for(workload const& load) {
     return grid.with_ranks_at_launch(load.data_ranks);
   }
 
-  /// Returns `load` with the numbers that the plan determines. If a global batch is cut into
-  /// slices, each microbatch is one slice, so the number of microbatches is the greatest number of
-  /// slices on a rank.
+  /// Returns `load`, completed with the numbers that the plan determines. If a global batch is cut
+  /// into slices, each microbatch is one slice, so the number of microbatches is the greatest
+  /// number of slices on a rank.
   static constexpr workload completed(workload load) {
     if (slices > 0)
       load.microbatches =
@@ -488,14 +491,14 @@ struct plan {
   /// The number of consecutive samples that stay on one rank and in one microbatch, because layers
   /// mix them.
   static constexpr std::size_t samples_together = count_samples_together(tree);
-  /// True if layers sum over the samples of a microbatch, also over samples of other ranks.
+  /// True if layers sum over the samples of a microbatch, including the samples of other ranks.
   static constexpr bool sums_over_samples = planning::sums_over_samples(tree);
   static constexpr bool has_frozen = count_tensors(code, entries, one_if_frozen) > 0;
   static constexpr bool has_buffers = count_tensors(code, entries, one_if_buffer) > 0;
 
   /// Returns the blocks of parameters that a rank of a stage has, in the order of the layers.
   ///
-  /// `block`: the tensor rank's block of parameters that forms cut.
+  /// `block`: for parameters that forms cut on the tensor axis, the number of the rank's block.
   /// `complete`: the job's mesh with all its sizes.
   [[gnu::cold]] static lean_vector<parameter_block> blocks(int stage, int block,
                                                            mesh const& complete) {
@@ -521,8 +524,9 @@ struct plan {
     return out;
   }
 
-  /// Returns the number of sums of squares from which the norm of the gradients is computed: one
-  /// for each trained parameter or, slice by slice, one for each piece of a parameter.
+  /// Returns the number of sums of squares from which the norm of the gradients is computed. There
+  /// is one for each trained parameter or, in a plan with slices, one for each piece of a
+  /// parameter.
   static constexpr int norm_partial_count() {
     return count_tensors(code, entries, norm_partials_of);
   }
@@ -535,7 +539,7 @@ struct plan {
   static constexpr std::size_t piece_of_squares(parameter_entry const& entry) {
     return slices > 0 ? square_piece : entry.local_count();
   }
-  /// Returns the number of a parameter's first sum of squares.
+  /// Returns the index of the first sum of squares that belongs to a parameter.
   static constexpr int first_square(int entry, int copy) {
     return number_of_tensor(code.items.view(), entries.view(), norm_partials_of, entry, copy);
   }

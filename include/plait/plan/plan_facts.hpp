@@ -11,11 +11,11 @@
 
 namespace plait::planning {
 
-/// A plan as numbers and functions, of one type for all plans. Code that takes a plan_facts instead
-/// of the plan's type is compiled once for all plans. For example, parameter_store lays out its
-/// arenas with a plan_facts.
+/// A plan as numbers and pointers to functions. This type is the same for all plans, so code that
+/// takes a plan_facts instead of the plan's type is compiled once. For example, parameter_store
+/// lays out its arenas from a plan_facts.
 struct plan_facts {
-  plan_ir const& numbers;  ///< the mesh may lack the size that is left to the launch
+  plan_ir const& numbers;  ///< the plan as a value; its mesh may lack a size that is set at launch
   /// Returns the bytes that a rank of a stage needs; see plan::memory.
   memory_need (*memory)(int stage, workload const& load);
   /// Returns the list of transfers of a part of a job on a stage; see transfers_of.

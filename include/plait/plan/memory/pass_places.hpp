@@ -14,16 +14,17 @@
 
 namespace plait::planning {
 
-/// A range of bytes of the activation arena, from byte `offset` on. The borders of all ranges cut
-/// the arena into numbered pieces, and this range consists of pieces [first, end). Ranges that
-/// share bytes share a piece, so comparing numbers of pieces tells which operations must wait.
+/// A range of bytes of the activation arena that starts at byte `offset`. The borders of all ranges
+/// cut the arena into numbered pieces, and this range consists of pieces [first, end). Two ranges
+/// that share bytes share a piece, so the numbers of the pieces show which operations must wait for
+/// each other.
 struct placed_range {
   std::size_t offset = 0;
   int first = 0, end = 0;
 };
 
-/// The buffers that a pass of a chunk on a microbatch leaves for later passes, or receives from
-/// earlier passes.
+/// The kinds of buffers that a pass of a chunk on a microbatch leaves for later passes or receives
+/// from earlier passes.
 enum class live_buffer : int {
   stash,           ///< the values that the chunk's layers have saved
   gradient_stash,  ///< gradients that the first half of a backward leaves for the second half
@@ -38,7 +39,7 @@ inline constexpr int live_buffers = int(live_buffer::gradient) + 1;
 struct chunk_arena {
   unit_range units{};
   bool begins_model = false, ends_model = false;  ///< true for the model's first and last chunk
-  /// True if another chunk computes the gradient with respect to this chunk's output.
+  /// True if the gradient with respect to this chunk's output is computed by another chunk.
   bool receives_gradient = false;
   /// The chunks of the same stage that produce this chunk's input and read its output; -1 for a
   /// chunk of another stage.
@@ -136,7 +137,7 @@ struct live_range {
   return out;
 }
 
-/// Returns the greatest number of bytes that are live at one operation.
+/// Returns the greatest number of bytes that are live at the same time.
 [[nodiscard]] [[gnu::cold]] constexpr std::size_t live_bytes(lean_vector<live_range> const& lives) {
   int last = 0;
   for (auto const& one : lives) last = std::max(last, one.to);
@@ -164,7 +165,7 @@ constexpr std::size_t end_of(lean_vector<live_range> const& lives) {
   return end;
 }
 
-/// The number of bytes that placement reserves for each live range: the size of its buffer or, with
+/// The number of bytes that is reserved for each live range: the size of its buffer or, with
 /// `as_longest`, the size of the largest buffer of the same kind.
 struct place_lengths {
   std::array<std::size_t, std::size_t(live_buffers)> longest{};
@@ -182,8 +183,8 @@ struct place_lengths {
   }
 };
 
-/// Sorts live ranges: the largest buffer first; among buffers of equal size the live range that
-/// begins first.
+/// Sorts live ranges by the size of their buffers, the largest first. Among buffers of equal size,
+/// the live range that begins first comes first.
 [[gnu::cold]] constexpr void sort_lives(lean_vector<live_range>& lives,
                                         place_lengths const& lengths) {
   detail::stable_sort(lives, [&](live_range const& a, live_range const& b) {
@@ -192,8 +193,9 @@ struct place_lengths {
   });
 }
 
-/// Places live ranges of buffers of equal size in one pool of equal slots. A pool has as many slots
-/// as there are such buffers at one time. `lives` must be sorted by `lengths`.
+/// For each size of buffers, makes a pool of equal slots and places the buffers of this size in the
+/// slots. A pool has as many slots as buffers of its size are live at the same time. `lives` must
+/// be sorted by `lengths`.
 [[gnu::cold]] constexpr void place_in_pools(lean_vector<live_range>& lives,
                                             place_lengths const& lengths) {
   std::size_t begin = 0, bytes = 0;
@@ -236,10 +238,11 @@ struct place_lengths {
 
 /// Places all buffers that the passes of a stage with several chunks leave for each other. Buffers
 /// that are not live at the same time may share bytes. No method is best for all timetables, so
-/// this function tries three and returns the shortest arena: pools of equal slots for buffers of
-/// one size; the largest buffer first, each at the lowest free offset; and pools in which all
-/// buffers of a kind have the size of the largest. Example: buffers of 8, 8 and 4 bytes, of which
-/// only the first two are never live at the same time, need 12 bytes.
+/// this function tries three methods and returns the places of the shortest arena. The methods are:
+/// a pool of equal slots for each size of buffers; the largest buffer first, each at the lowest
+/// free offset; and a pool for each kind of buffers, whose slots are as large as the largest buffer
+/// of the kind. Example: buffers of 8, 8 and 4 bytes, of which only the first two are never live at
+/// the same time, need 12 bytes.
 ///
 /// Cost: the square of the number of buffers.
 [[nodiscard]] [[gnu::cold]] constexpr lean_vector<live_range> placed_lives(
@@ -262,7 +265,7 @@ struct place_lengths {
 /// microbatches take slots in turn, and a place is computed from the microbatch. With several
 /// chunks, `all` lists the place of each buffer.
 struct placed_passes {
-  /// The slots that the microbatches of one chunk take in turn.
+  /// The slots that the microbatches of one chunk use in turn.
   struct turn {
     placed_range first{};
     std::size_t bytes = 0;
@@ -271,7 +274,8 @@ struct placed_passes {
   int pieces = 0;
   std::size_t bytes = 0;  ///< length of all slots together
   std::array<turn, std::size_t(live_buffers)> turns{};
-  int microbatches = 0;           ///< 0 with one chunk: microbatches take slots in turn
+  int microbatches = 0;           ///< number of microbatches; 0 with one chunk, whose microbatches
+                                  ///< take slots in turn
   lean_vector<live_range> all{};  ///< ordered by chunk, microbatch and buffer
 
   /// Returns the index of a buffer in `all`.
@@ -350,8 +354,8 @@ struct placed_passes {
   return out;
 }
 
-/// The bytes of the buffers that a stage's passes leave for each other: the bytes of all places,
-/// and the most bytes that are live at one time.
+/// The bytes of the buffers that a stage's passes leave for each other: the length of the memory
+/// for all of them, and the most bytes that are live at one time.
 struct passed_bytes {
   std::size_t all = 0, live = 0;
 };

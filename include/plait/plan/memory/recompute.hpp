@@ -19,30 +19,30 @@
 
 namespace plait::planning {
 
-/// The number of enumerators of `granularity`. A value or slot of level `made_never` is never
-/// recomputed.
+/// The number of enumerators of `granularity`. If the level (see made_from) of a value or slot is
+/// `made_never`, it is never recomputed.
 inline constexpr int granularities = 4, made_never = granularities;
 
-/// A level: the least kind of `granularity` under which a unit recomputes a value or slot instead
-/// of keeping it. 0: under all kinds; `made_never`: under none.
+/// The level of a value or slot: the least kind of `granularity` under which a unit recomputes it
+/// instead of keeping it. 0: it is recomputed under all kinds; `made_never`: under none.
 using made_from = signed char;
 
-/// The recompute decisions of a program, for each kind of `granularity` that a unit may have. No
-/// list names the nodes to recompute. Instead `recompute_finder` starts at the values and slots
-/// that the backward reads and walks back through the nodes to values that are kept. Kinds are
-/// nested (nothing < cheap < moves < all), so a level per value is enough: a value that is
-/// recomputed under `cheap` is recomputed, or not needed, under `all`. Example: under `cheap` in
-/// linear, gelu, linear the output of gelu is recomputed from the output of the first linear layer,
-/// which is kept.
+/// The values and slots of a program that are recomputed, and the nodes that run again for this,
+/// for each kind of `granularity` that a unit may have. `recompute_finder` finds the nodes: it
+/// starts at the values and slots that the backward reads, and follows the nodes back to values
+/// that are kept. Kinds are nested (nothing < cheap < moves < all): a value that is recomputed
+/// under `cheap` is recomputed, or not needed, under `all`. So one level for each value is enough.
+/// Example: under `cheap` in linear, gelu, linear the output of gelu is recomputed from the output
+/// of the first linear layer, which is kept.
 template <int Leaves>
 struct recompute_plan {
   static constexpr auto values = std::size_t(program<Leaves>::most_values);
   static constexpr auto nodes = std::size_t(program<Leaves>::most_nodes);
 
   std::array<made_from, values> value{};  ///< levels of the values that a backward needs
-  /// Levels of the slots that are not always kept.
+  /// For each leaf, the level of its slots. Slots that are always kept have no level.
   std::array<made_from, std::size_t(Leaves)> slots{};
-  std::array<bool, values> stays{};  ///< true if the value is kept as an operand of a recompute
+  std::array<bool, values> stays{};  ///< true if the value is kept because a recompute reads it
   std::array<bool, values> apart{};  ///< true if nothing may overwrite the value
   /// For each node, a bit for each `granularity` under which it runs again.
   std::array<unsigned char, nodes> node{};
@@ -51,15 +51,16 @@ struct recompute_plan {
 /// Returns the bit of the kind of `granularity` with number `what`.
 constexpr unsigned char bit_of(int what) { return static_cast<unsigned char>(1U << what); }
 
-/// Finds the nodes that run again for the backward. `kinds`: the bits of the kinds of recompute
-/// that units of the model have.
+/// Finds the nodes that run again for the backward. `kinds`: a bit for each kind of recompute that
+/// a unit of the model has.
 template <int Leaves>
 class recompute_finder {
  public:
   constexpr recompute_finder(program<Leaves> const& code, auto const& leaves,
                              auto const& needs_gradient, unsigned kinds)
       : code_(code) {
-    out.value.fill(1);  // values that no backward reads are dropped under every recompute
+    out.value.fill(1);  // values that no backward reads are dropped under every kind except
+                        // `nothing`
     out.slots.fill(made_never);
     for (auto const& piece : code.items) {
       if (has_loss(piece, leaves)) {
@@ -118,12 +119,12 @@ class recompute_finder {
     if (now.kind == program_node_kind::add) action(now.skip);
   }
 
-  /// Finds the nodes of an item that run again under kind `what`. The function first notes the
-  /// values that the backward reads. Walking forward, it marks nodes that can run again: under
-  /// `all` each node, under `moves` also an all_gather, under `cheap` an element-wise layer whose
-  /// operands are kept or can be recomputed. Walking backward, a node runs again if it can and a
-  /// later node or a backward needs its result; then its operands are needed as well. A needed
-  /// value that cannot be recomputed is kept.
+  /// Finds the nodes of an item that run again under kind `what`. First, the function notes the
+  /// values that the backward reads. Then it walks forward and marks the nodes that can run again:
+  /// under `cheap` an element-wise layer whose operands are kept or can be recomputed, under
+  /// `moves` also an all_gather, under `all` every node. Last, it walks backward: a node runs again
+  /// if it can and if a later node or the backward of a layer needs its result. The operands of
+  /// such a node are then needed, too. A needed value that cannot be recomputed is kept.
   constexpr void find(item const& piece, auto const& leaves, auto const& needs_gradient, int what) {
     std::array<bool, program<Leaves>::most_values> read{}, there{}, needed{};
     std::array<bool, program<Leaves>::most_nodes> can{};
@@ -192,9 +193,9 @@ class recompute_finder {
       });
     }
   }
-  /// Returns true if the slots that a leaf saves are at least as wide as its output. Only then may
-  /// the leaf run again if nothing but its slots is needed; smaller slots, such as a few sums per
-  /// row, are kept.
+  /// Returns true if the slots that a leaf saves are together at least as wide as its output. Only
+  /// then may the leaf run again for its slots alone. Smaller slots, such as a few sums per row,
+  /// are kept.
   constexpr bool has_wide_slots(program_node const& now, auto const& leaves) const {
     std::size_t columns = 0;
     for (int k = 0; now.leaf >= 0 && k < leaves[now.leaf].saved.own.size(); ++k)
@@ -207,8 +208,8 @@ class recompute_finder {
       if (!leaf.saved.own[k].is_always_kept) return true;
     return false;
   }
-  /// Notes in a value's level `from` that the value is kept under kind `what` or, if `runs`, that
-  /// it is recomputed under `what` and the kinds above it.
+  /// Sets the level `from` of a value or slot: if `runs` is true, it is recomputed under kind
+  /// `what` and the kinds above it, and otherwise it is kept.
   constexpr void settle(made_from& from, bool runs, int what) const {
     if (!runs) from = made_never;
     else if (from == made_never || from > what) from = static_cast<made_from>(what);
@@ -217,20 +218,20 @@ class recompute_finder {
   program<Leaves> const& code_;
 };
 
-/// The order of the buffers in a unit's record, which has the values and slots that its backward
-/// reads. First are the buffers that are kept under all kinds of recompute; last are the buffers
-/// that are recomputed under most kinds. So a unit of any kind keeps a prefix of the record as its
-/// stash, and the rest of the record has the same offsets in the working record. Then one
-/// comparison finds the address of a buffer, and copies of a repeat may have different kinds of
-/// recompute.
+/// The order of the buffers in a unit's record, which is the memory for the values and slots that
+/// the unit's backward reads. Buffers that are kept under all kinds of recompute are first; buffers
+/// that are recomputed under most kinds are last. So a unit of any kind keeps the first part of the
+/// record as its stash, and the remaining buffers have the same offsets in the working record. One
+/// comparison then finds the address of a buffer, and copies of a repeat may have different kinds
+/// of recompute.
 template <int Leaves>
 struct record_levels {
-  /// The level of each kept buffer, indexed by the number of its root value.
+  /// The level of each kept buffer, indexed by the number of its root value (see storage_plan).
   std::array<made_from, std::size_t(program<Leaves>::most_values)> root{};
   std::array<made_from, std::size_t(Leaves)> slots{};
-  /// For each item, a bit for each kind of `granularity`. The bit is set in `works` if the item's
-  /// units use the working record under this kind, in `runs` if they have nodes that run again, and
-  /// in `overwrites` if these nodes overwrite the unit's output.
+  /// For each item, a bit for each kind of `granularity`. Under this kind, the bit in `works` is
+  /// set if the item's units use the working record, the bit in `runs` if some of their nodes run
+  /// again, and the bit in `overwrites` if such nodes overwrite the unit's output.
   std::array<unsigned char, std::size_t(2 * Leaves + 1)> works{}, runs{}, overwrites{};
 };
 
@@ -293,7 +294,7 @@ constexpr auto level_records(program<Leaves> const& code, auto const& leaves,
   if constexpr (HasReruns) return level_records(code, leaves, storage, recomputed);
   else return no_recompute{};
 }
-/// Finds the nodes that run again, if a policy or a model recomputes anything.
+/// Returns the recompute_plan of a program, or no_recompute if nothing is recomputed.
 template <bool HasReruns, int Leaves>
 constexpr auto find_recomputed(program<Leaves> const& code, auto const& leaves,
                                auto const& needs_gradient, recompute_rule const& rule) {

@@ -12,8 +12,8 @@
 
 namespace plait::planning {
 
-/// Returns the flops per row, on one rank of the tensor axis, of the layers that a unit of an item
-/// runs again if the unit's kind of recompute is `what`.
+/// Returns the flops per row, on one rank of the tensor axis, that a unit of an item computes again
+/// if its kind of recompute is `what`.
 template <class Plan>
 constexpr double recompute_flops_per_row(int item, granularity what) {
   double sum = 0;
@@ -31,7 +31,7 @@ constexpr double recompute_flops_per_row(int item, granularity what) {
 /// Returns the share of a stage's forward work that a step recomputes, by flops: 0 to 1.
 ///
 /// `passes`: the passes of the stage, in their order.
-/// `recomputes`: the table of the plan, or a table with other kinds for units.
+/// `recomputes`: the table of the plan, or a table with other kinds of recompute for the units.
 template <class Plan>
 constexpr double recompute_work(int stage, workload const& load,
                                 std::vector<scheduled_work> const& passes,

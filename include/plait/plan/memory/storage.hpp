@@ -17,23 +17,24 @@ enum class storage_kind : int {
   transient,  ///< a buffer that is used only while the item's pass runs
 };
 
-/// The place of one value: the start of the buffer of value `root`, or this rank's block of rows in
-/// this buffer.
+/// The place of one value: the buffer of value `root`, either from its start or, with `row_block`,
+/// at this rank's block of its rows.
 struct residence {
   storage_kind where = storage_kind::transient;
   int root = 0;
   bool row_block = false;
 };
 
-/// The places of all values of a program and of their gradients.
+/// The places of all values of a program, and of their gradients, in buffers.
 ///
-/// Memory of activations is small only if values share buffers. So a node of the program has no
-/// buffer of its own if its result may replace its operand: a change of type, an all_reduce, this
-/// rank's block of rows, the sum at the end of a residual, and layers that allow it by `may_alias`.
-/// Such values have one `root`, the value whose buffer they use. Example: in `relu(linear(x))` the
-/// root of relu's output is linear's output, so the two are one buffer; relu saves only its output
-/// for the backward. A buffer that a backward pass reads is never written again; a buffer that a
-/// residual reads later is not written before the residual has read it.
+/// The memory of activations is small only if values share buffers. So a node of the program has no
+/// buffer of its own if its result may replace its operand: a change of type, an all_reduce, the
+/// selection of this rank's block of rows, the sum at the end of a residual, and layers that allow
+/// it by `may_alias`. All values in one buffer have the same `root`, which is one of these values.
+/// Example: in `relu(linear(x))` the root of relu's output is linear's output, so the two are one
+/// buffer; relu saves only its output for the backward. A buffer that a backward reads later is not
+/// overwritten; a buffer that a residual reads later is not overwritten before the residual has
+/// read it.
 template <int Values>
 struct storage_plan {
   std::array<residence, static_cast<std::size_t>(Values)> values{};
@@ -47,14 +48,14 @@ struct storage_plan {
   }
 };
 
-/// Merges values that share a buffer into groups. The entries of a group's root tell if nodes may
-/// overwrite the buffer.
+/// Joins values that share a buffer into groups. Each group has a root value, whose entries in
+/// `must_stay` and `readers` tell if nodes may overwrite the buffer.
 template <int Values>
 struct buffer_sharing {
   std::array<int, static_cast<std::size_t>(Values)> parent{};
   /// True if the value is a block of its parent's rows.
   std::array<bool, static_cast<std::size_t>(Values)> block{};
-  /// True if the buffer must keep its value.
+  /// True if the contents of the buffer must be kept for a backward.
   std::array<bool, static_cast<std::size_t>(Values)> must_stay{};
   /// The number of residuals that read the buffer later.
   std::array<int, static_cast<std::size_t>(Values)> readers{};
@@ -156,10 +157,10 @@ constexpr void share_values(program<Leaves> const& code, auto const& leaves, ite
   }
 }
 
-/// Lets the gradients of an item share buffers, in a walk from its last node to its first. The
-/// gradient of a residual's sum is read twice: by the residual's branch, and at the residual's
-/// beginning by the node that adds both gradients. Until the walk has reached this beginning, the
-/// second read is still to come, so no node of the branch writes over the gradient.
+/// Joins the gradients of an item that share a buffer, in a walk from the item's last node to its
+/// first. The gradient of a residual's sum is read twice: by the residual's branch and, at the
+/// residual's beginning, by the node that adds both gradients. Until the walk has reached this
+/// beginning, the second read is still to come, so no node of the branch overwrites the gradient.
 template <int Leaves>
 constexpr void share_gradients(program<Leaves> const& code, auto const& leaves, item const& piece,
                                buffer_sharing<program<Leaves>::most_values>& share) {
@@ -203,8 +204,8 @@ constexpr void share_gradients(program<Leaves> const& code, auto const& leaves, 
   }
 }
 
-/// Decides which values share a buffer and how long each buffer lives. The function walks forward
-/// over the nodes for values and backward for gradients.
+/// Determines which values share a buffer and how long each buffer is used. Returns a storage_plan.
+/// The function walks forward over the nodes for values and backward for gradients.
 ///
 /// `stays`: for each value, true if it must be kept although no layer saves it; may be empty.
 /// `apart`: for each value, true if nothing may overwrite it; may be empty.

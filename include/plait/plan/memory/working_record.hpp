@@ -17,7 +17,7 @@
 
 namespace plait::planning {
 
-/// The recompute decisions of a plan as numbers, in one type for all plans.
+/// The recompute decisions of a plan as numbers. This type is the same for all plans.
 struct recompute_table {
   static_view<unsigned char> nodes{};  ///< for each node, the bits of recompute_plan::node
 
@@ -33,8 +33,8 @@ struct recompute_table {
   }
 };
 
-/// Returns the kind of recompute of each unit. `of` is called with the stage and the unit's number
-/// within the stage.
+/// Returns the kind of recompute of each unit. For each unit, `of` is called with the number of the
+/// stage and the number of the unit within this stage.
 ///
 /// `chunk_units`: the units of each chunk, sorted by stage. `chunks`: the number of chunks on each
 /// stage.
@@ -65,12 +65,13 @@ constexpr recompute_table table_of_recomputes(auto const& code, Reruns const& re
             {units.data(), int(units.size())}};
 }
 
-/// Follows the working record of a rank while passes run in their order. Units that recompute a
-/// part of their record share one working record per rank. If the last forward wrote the unit's
-/// part there and no other unit has used it since, the backward needs no second forward. Example:
-/// on the last stage of one_forward_one_backward no other unit uses the record between the forward
-/// and the backward of the last unit that recomputes, so this unit does not run again. The list of
-/// transfers, the program and `explain` all use this class, so they agree on what is recomputed.
+/// Keeps track of the contents of a rank's working record while passes run in their order. All
+/// units that recompute a part of their record share one working record. If the last forward wrote
+/// a unit's part there and no other unit has used it since, the backward needs no second forward.
+/// Example: on the last stage of one_forward_one_backward no other unit uses the record between the
+/// forward and the backward of the last unit that recomputes, so this unit does not run again. The
+/// list of transfers, the program and `explain` all use this class, so that they agree on which
+/// units are recomputed.
 class working_record {
  public:
   constexpr working_record(static_view<item> items, recompute_table const& table)
@@ -81,8 +82,8 @@ class working_record {
     for (int unit = units.begin; unit < units.end; ++unit)
       if (has(table_.works, unit)) unit_ = unit, microbatch_ = microbatch;
   }
-  /// Returns true if a unit must be recomputed in front of its backward. Afterwards the record
-  /// holds this unit.
+  /// Returns true if a unit must be recomputed before its backward, and notes that the record now
+  /// contains this unit.
   constexpr bool is_recomputed(int unit, int microbatch) {
     if (!table_.any() || !has(table_.runs, unit)) return false;
     bool const is_there = unit_ == unit && microbatch_ == microbatch;
@@ -93,7 +94,7 @@ class working_record {
   [[nodiscard]] constexpr bool overwrites_output(int unit) const {
     return has(table_.overwrites, unit);
   }
-  /// Notes that the backward of a unit is done, so that the record no longer holds it.
+  /// Notes that the backward of a unit is done, so that the record no longer contains the unit.
   constexpr void end_backward(int unit) {
     if (unit_ == unit) unit_ = -1;
   }
@@ -108,8 +109,8 @@ class working_record {
   int unit_ = -1, microbatch_ = -1;
 };
 
-/// Returns how often the passes of a stage recompute units of each item: item by item, a number for
-/// each kind of `granularity`.
+/// Returns how often the passes of a stage recompute the units of each item. The result has a
+/// number for each kind of `granularity` of item 0, then of item 1, and so on.
 ///
 /// `chunks`, `passes`: chunks and passes of the stage.
 [[nodiscard]] [[gnu::cold]] constexpr lean_vector<std::int64_t> count_recomputes(

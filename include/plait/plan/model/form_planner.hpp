@@ -70,7 +70,7 @@ struct chosen_forms {
   placement output = invariant;  ///< placement of the whole model's output
   planning_error error = planning_error::none;
   int error_leaf = 0;
-  std::size_t error_length = 0;  ///< length that the ranks do not divide
+  std::size_t error_length = 0;  ///< length that the number of ranks does not divide
 };
 
 /// Returns the length that prevents the form: `ranks` does not divide it, or is not a multiple of
@@ -131,7 +131,7 @@ constexpr crossing crossing_between(placement from, placement to) {
   return {row.moves, back.moves, possible, possible && back.is_made()};
 }
 
-/// Returns the transition of an edge. Several values need none: their branches have moved them.
+/// Returns the transition of an edge. An edge with several values needs none: branches move them.
 constexpr crossing crossing_between(edge_placements const& from, edge_placements const& to) {
   if (from.count == 1 && to.count == 1) return crossing_between(from.at[0], to.at[0]);
   bool const same = from == to;
@@ -157,17 +157,17 @@ constexpr form_cost crossing_cost(crossing const& row, std::size_t width, int ra
   return cost;
 }
 
-/// Finds the best sequence of forms by dynamic programming over the tree. For each node of the tree
-/// it lists passages: a passage is the cheapest way through the node from one input placement to
-/// one output placement. `sequential` joins the passages of its children through the transitions
-/// between them, `residual` keeps passages that end in the placement in which they begin, and
-/// `repeat` multiplies the cost of such a passage by its count. Afterwards `choose` follows the
-/// cheapest passage back to the leaves and notes their forms. Example: a linear layer of forms
-/// `whole`, `column` and `row_split` has three passages.
+/// Finds the best sequence of forms by dynamic programming over the tree. For each node it lists
+/// passages: a passage is the cheapest way to run the node from one placement of its input to one
+/// placement of its output. For example, a linear layer of forms `whole`, `column` and `row_split`
+/// has three passages. `sequential` joins the passages of its children by the transitions between
+/// them, `residual` keeps passages that end in the placement in which they begin, and `repeat`
+/// multiplies the cost of such a passage by its count. Then `choose` follows the cheapest passage
+/// back to the leaves and notes their forms.
 ///
-/// A node has few passages, so only existing passages are stored, in one list for all nodes: a
-/// compiler's memory for a constant grows with the capacity of its tables. Compilers also limit
-/// calls and statements in constant expressions, so the inner loops contain as few as possible.
+/// The memory that a compiler needs for a constant grows with the capacity of its arrays, so one
+/// list for all nodes has only the passages that exist. Compilers also limit calls and statements
+/// in constant expressions, so the inner loops contain as few as possible.
 template <class Tree>
 struct form_planner {
   /// The cheapest way through a node; `from` and `to` are indices in `placements`.
@@ -176,7 +176,7 @@ struct form_planner {
     int form = -1;  ///< index of the form, if the node is a leaf
     form_cost cost = impossible;
   };
-  /// The range of a node's passages; for a sequential also the number of its entry in `chains`.
+  /// The range of a node in `passages`; for a sequential also the number of its entry in `chains`.
   struct solved {
     int first = 0, end = 0;
     int chain = -1;
@@ -195,10 +195,10 @@ struct form_planner {
   form_cuts cuts;
   lean_vector<edge_placements> placements{};
   lean_vector<crossing> crossings{};  ///< transitions between any two placements
-  lean_vector<passage> passages{};    ///< passages of all nodes; ascending within a node
+  lean_vector<passage> passages{};    ///< passages of all nodes; each node's are sorted
   lean_vector<solved> leaves{}, nodes{};
   lean_vector<chain_picks> chains{};
-  /// Costs of transitions on edge `edge`, computed when needed; `crossed_on` has each entry's edge.
+  /// Costs of transitions, computed when needed; entry i is valid while crossed_on[i] is `edge`.
   lean_vector<form_cost> crossed{};
   std::vector<int> crossed_on{};
   int edge = 0;

@@ -61,7 +61,7 @@ struct frozen_problem {
   int first_leaf = 0, end_leaf = 0;  ///< leaves of L
 };
 
-/// The tree of a model as a value; leaves are numbered in depth-first order.
+/// The tree of a model as a value. Leaves are numbered in depth-first order.
 template <int Nodes, int Leaves>
 struct outline {
   static_vector<node, Nodes> nodes{};
@@ -80,7 +80,7 @@ consteval void check_combination() {
                 "class, or leave forward out");
 }
 
-/// Turns a layer's type into nodes and leaves. The primary template makes a leaf.
+/// Adds the nodes and leaves of a layer's type to a tree. The primary template is for a leaf.
 template <class L>
 struct outline_of {
   static constexpr int nodes = 1;
@@ -179,9 +179,9 @@ struct outline_of<times<Weight, L>> : outline_of<L> {
   }
 };
 
-/// Returns the number of entries that node `at` adds to one scope of parameter names. A leaf, a
-/// named layer and a repeat are one entry each; the nodes below a named layer or a repeat belong to
-/// other scopes.
+/// Returns the number of entries that node `at` adds to the scope of parameter names in which it
+/// is. A leaf, a named layer and a repeat are one entry each; the nodes below a named layer or a
+/// repeat belong to other scopes.
 [[gnu::cold]] constexpr int count_scope(auto const& tree, int at) {
   auto const& here = tree.nodes[at];
   if (here.kind == node_kind::leaf || here.kind == node_kind::named ||
@@ -274,8 +274,8 @@ constexpr bool matches(name pattern, characters const& text, bool any_copy = fal
   return at == end;
 }
 
-/// Freezes the leaves whose parameters match the patterns. It considers the leaves from `first` on,
-/// which are all below `node`.
+/// Freezes the leaves whose parameters match the patterns. Only the leaves from number `first` on,
+/// which are all below `node`, are compared with the patterns.
 constexpr void freeze(auto& tree, int node, int first, std::initializer_list<name> patterns) {
   auto const names = leaf_characters(tree, node);
   int const end = tree.leaves.size();
@@ -344,8 +344,8 @@ template <class... Leaves>
 consteval int count_uses(std::tuple<Leaves...>*) {
   return sum_of_numbers({lists_of<Leaves>::parameters::size...});
 }
-/// The number of times that leaves list a parameter: a leaf within a repeat counts once, a tied
-/// parameter once for each use.
+/// The number of parameters that the leaves of a model list together. A leaf within a repeat counts
+/// once, and a tied parameter counts once for each use.
 template <class Model>
 inline constexpr int parameter_uses = count_uses(static_cast<leaves_of<Model>*>(nullptr));
 

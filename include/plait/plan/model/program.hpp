@@ -25,7 +25,7 @@ struct value {
 enum class program_node_kind : int {
   leaf,     ///< out = layer(in)
   move,     ///< out = in, in another placement
-  branch,   ///< out = in; `skip` is the sum to which `in` is also added (a residual begins)
+  branch,   ///< out = in, and `in` is also added to the later sum `skip` (a residual begins)
   add,      ///< out = in + skip (a residual ends)
   fan_out,  ///< out = in and skip = in (two branches of a fan_out begin)
 };
@@ -47,8 +47,8 @@ struct program_node {
   int granularity_number = -1;  ///< kind of recompute, see node::granularity_number
 };
 
-/// Returns the row of the table of transitions by which move `now` of an item runs, in direction
-/// `way`.
+/// Returns the row of the table of transitions that the move `now` of an item carries out in
+/// direction `way`.
 constexpr transition row_of_move(auto const& values, program_node const& now, direction way) {
   return row_of_move(values[now.in].at, values[now.out].at, way);
 }
@@ -94,7 +94,7 @@ struct program {
   static_vector<program_node, most_nodes> nodes{};
   static_vector<value, most_values> values{};
   static_vector<item, 2 * Leaves + 1> items{};
-  /// The chosen form of each leaf, one of the forms of its type.
+  /// For each leaf, the chosen form, which is one of the forms of the leaf's type.
   static_vector<form_info const*, Leaves> forms{};
   bool has_loss = false;
   bool is_full = false;  ///< true if the lists have no room for all nodes
@@ -139,9 +139,9 @@ struct program_builder {
     return out.nodes.size() - 1;
   }
 
-  /// Returns value `from` in placement `at`: `from` itself, or the output of a move that is added.
-  /// `granularity_number`: the field of the same name of the tree's node for which the move is
-  /// added.
+  /// Returns the number of a value with the contents of value `from` in placement `at`: `from`
+  /// itself, or the output of a move that this function adds. `granularity_number`: the member of
+  /// this name of the tree's node for which the move is added.
   constexpr int move_to(int from, placement at, int granularity_number = -1) {
     if (out.values[from].at == at) return from;
     int const moved = add_value(out.values[from].info, at);
@@ -211,7 +211,7 @@ struct program_builder {
     return from;
   }
 
-  /// Collects the nodes of the tree that become items, in order.
+  /// Finds the nodes of the tree that become items, and adds them to `found` in order.
   constexpr void collect(int at, static_vector<int, leaves>& found) const {
     auto const& here = tree.nodes[at];
     bool const opens = here.kind == node_kind::sequential || here.kind == node_kind::objective ||
@@ -278,7 +278,8 @@ struct program_builder {
       // The outputs of a fan_out stay inside the item.
       while (results.more.size() > 0 && i + 1 < nodes.size()) results = build(nodes[++i], results);
       int made = results.first;
-      // An item moves its output for the next item. A repeat must end in the placement it began in.
+      // An item moves its output to the placement that the next item reads. A repeat cannot do so,
+      // because it must end in the placement in which it began.
       if (!repeated)
         made = move_to(made, i + 1 < nodes.size() ? input_placement(nodes[i + 1])
                              : out.has_loss       ? invariant
@@ -300,11 +301,11 @@ constexpr auto write_program(Tree const& tree, Chosen const& chosen, int ranks) 
   return out;
 }
 
-/// Returns true if node `index` runs as an epilogue of the node in front of it in direction `way`,
-/// so that both are one call of the backend. Such a node is an element-wise function after a
-/// product, the sum that ends a residual after the product that writes a summand, or, in the
-/// backward, the sum of gradients at the beginning of a residual. Example: `gelu` after a `linear`
-/// layer that allows epilogues.
+/// Returns true if node `index` runs as an epilogue of the node in front of it in direction `way`:
+/// one call of the backend then does the work of both. Such a node is an element-wise function
+/// after a product, the sum that ends a residual after the product that writes a summand, or, in
+/// the backward, the sum of gradients at the beginning of a residual. Example: `gelu` after a
+/// `linear` layer that allows epilogues.
 ///
 /// `needs_gradient`: for each value of the program, true if it has a gradient.
 template <int Leaves>

@@ -21,7 +21,7 @@ constexpr int count_copies(item const& piece, static_view<unit_range> chunks) {
   return count;
 }
 
-/// Returns the number of the value that enters pipeline unit `unit` (> 0).
+/// Returns the number of the value that is the input of pipeline unit `unit` (> 0).
 constexpr int value_before(static_view<item> items, int unit) {
   return items[item_of(items, unit - 1)].out;
 }
@@ -36,8 +36,8 @@ constexpr std::vector<int> balance(std::vector<double> const& costs, int stages)
   auto const at = [](int i) { return static_cast<std::size_t>(i); };
   std::vector<double> sums(costs.size() + 1, 0.0);
   for (int i = 0; i < units; ++i) sums[at(i + 1)] = sums[at(i)] + costs[at(i)];
-  // For the first i units, the smallest number of first units whose costs have the same sum. It may
-  // be less than i, because units may cost nothing.
+  // equal[i]: the least number of first units that together cost as much as the first i units. It
+  // is less than i if the last of these i units cost nothing.
   std::vector<int> equal(costs.size() + 1, 0);
   for (int i = 1; i <= units; ++i)
     equal[at(i)] = sums[at(i)] == sums[at(i - 1)] ? equal[at(i - 1)] : i;

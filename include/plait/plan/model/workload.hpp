@@ -9,7 +9,7 @@
 
 namespace plait {
 
-/// The outputs of the model that a rank gets from a prediction.
+/// The outputs of the model that a prediction returns on a rank.
 enum class predicted : int {
   nothing,
   of_data_rank,  ///< the outputs of the data rank's own samples
@@ -34,7 +34,7 @@ struct workload {
   predicted prediction = predicted::nothing;
   /// The count of all numbers that the measures of an evaluation add up over the ranks.
   std::size_t measured_numbers = 0;
-  int source = 0;  ///< data coordinate of the rank that sends the state to ranks that join
+  int source = 0;  ///< data coordinate of the rank that sends its state to ranks that join the job
   /// True if ranks are processes that add up blocks in staging buffers, see ranked_sum.
   bool ranked_sums = false;
 };

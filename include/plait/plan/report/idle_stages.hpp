@@ -15,8 +15,8 @@
 
 namespace plait::planning {
 
-/// A cut of the units of a model into chunks: the first unit of each chunk, in the order of the
-/// layers.
+/// A cut of the units of a model into chunks: the number of the first unit of each chunk, in the
+/// order of the layers.
 struct stage_cut {
   std::vector<int> begins{};
   int stages = 1;
@@ -51,12 +51,12 @@ struct judged_model {
   return share * stages < 0.1;
 }
 
-/// Returns a text that names the unit with the most flops and says why it is not cut and what to
-/// write instead.
+/// Returns text that names the unit with the most flops and explains why the unit is not cut and
+/// how the model could be written instead.
 [[nodiscard]] [[gnu::cold]] std::string text_of_greatest_unit(judged_model const& of);
 
-/// Returns a text that names the stages that wait most of the time and says what to write instead;
-/// "" if there are none.
+/// Returns text that names the stages that wait most of the time and explains how the policy could
+/// be written instead; "" if there are no such stages.
 ///
 /// `best`: the cut whose busiest stage has the least work.
 [[nodiscard]] [[gnu::cold]] std::string text_of_idle_stages(judged_model const& of,

@@ -28,7 +28,7 @@ PLAIT_DECL std::vector<double> shares_of_stages(judged_model const& of, stage_cu
       all += flops;
     }
   }
-  // If the model has no flops, no stage is called idle.
+  // In a model without flops, no stage counts as idle.
   for (auto& share : out) share = all > 0 ? share / all : 1;
   return out;
 }

@@ -34,9 +34,9 @@ template <class Number>
 // Returns a text such as "parameters 1.5 GiB, gradients 1.5 GiB, ..., 7.2 GiB in all".
 [[gnu::cold]] std::string memory_text(memory_need const& need);
 
-/// Throws the current exception again, for rank `rank`. If the exception is about memory, adds to
-/// its message the bytes that the rank needs by its plan and the bytes that the device uses in
-/// addition.
+/// Throws the current exception again, as an exception of rank `rank`. If the exception is about
+/// memory, adds two numbers to its message: the bytes that the rank needs by its plan, and the
+/// bytes that the device uses in addition.
 [[noreturn]] [[gnu::cold]] void rethrow_for_plan(int rank, memory_need need, std::size_t workspace);
 
 /// Returns the bytes that a device has allocated for its own libraries and kernels; 0 if it does
@@ -47,7 +47,7 @@ template <class Device>
   else return 0;
 }
 
-/// Calls make() and returns its result. If memory does not suffice, the error contains the bytes
+/// Calls make() and returns its result. If there is not enough memory, the error contains the bytes
 /// that the rank needs by its plan.
 ///
 /// \see rethrow_for_plan

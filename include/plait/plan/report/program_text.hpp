@@ -11,8 +11,9 @@
 
 namespace plait::planning {
 
-/// Returns the operations of a program in their order: number, stream, text, microbatch, and the
-/// operations of other streams that it waits for.
+/// Returns a table of the operations of a program in their order. Each line has the number, the
+/// stream, the text and the microbatch of an operation, and the operations of other streams for
+/// which it waits.
 [[nodiscard]] [[gnu::cold]] std::string text_of_program(step_program const& program,
                                                         lean_vector<transfer> const& list,
                                                         element_sizes const& sizes);

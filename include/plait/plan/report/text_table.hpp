@@ -11,7 +11,7 @@
 
 namespace plait::planning {
 
-/// Lines of cells, printed with their columns aligned.
+/// A table that is printed as text, with aligned columns: lines, each with a list of cells.
 class text_table {
  public:
   [[gnu::cold]] void add(std::vector<std::string> cells);

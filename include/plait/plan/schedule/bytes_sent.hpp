@@ -30,9 +30,9 @@ inline constexpr element_sizes sizes_of{{Plan::element_bytes, Plan::slot_bytes,
                                          Plan::gradient_bytes, Plan::parameter_bytes,
                                          sizeof(double), sizeof(std::uint64_t)}};
 
-/// Returns the bytes that a rank of `stage` sends over the group of the axes `over`, which has
-/// `ranks` ranks, in the transfers of a list. A message between stages counts for the rank that
-/// sends it.
+/// Returns the bytes that a rank of `stage` sends in the transfers of a list, within its group
+/// along the axes `over`, which has `ranks` ranks. A message between stages counts for the rank
+/// that sends it.
 constexpr traffic_need bytes_sent_by_list(lean_vector<transfer> const& list,
                                           element_sizes const& sizes, axis_set over, int ranks,
                                           int stage) {
@@ -70,7 +70,8 @@ constexpr traffic_need bytes_sent_by_list(lean_vector<transfer> const& list,
   return out;
 }
 
-/// The groups over a set of axes, and the most bytes that one of their ranks sends in a step.
+/// The groups of ranks along a set of axes, and the most bytes that one of these ranks sends in a
+/// step.
 struct group_traffic {
   axis_set over{};
   int ranks = 1;
@@ -103,7 +104,7 @@ struct group_traffic {
   return out;
 }
 
-/// Returns bytes_sent_by_list for one training step of a plan.
+/// Returns bytes_sent_by_list for the transfers of one training step of a plan.
 template <class Plan>
 constexpr traffic_need bytes_sent_by_stage(axis_set over, int stage, workload const& load,
                                            timetable const& table) {
@@ -112,13 +113,13 @@ constexpr traffic_need bytes_sent_by_stage(axis_set over, int stage, workload co
       sizes_of<Plan>, over, Plan::grid_for(load).size(over), stage);
 }
 
-/// Staging buffers in which ranks add up blocks that they transfer. Each group has one buffer,
-/// which is as long as its greatest sum needs.
+/// The sizes of the staging buffers in which ranks add up blocks that they transfer. Each group has
+/// one buffer, which is as long as its greatest sum needs.
 struct rooms_of_sums {
   /// For each set of axes, the bytes of its buffer.
   std::array<std::size_t, axis_set_count> bytes{};
 
-  /// Makes the buffers as large as the sums of a list need.
+  /// Makes the buffers at least as large as the sums in a list of transfers need.
   constexpr void add(lean_vector<transfer> const& list, element_sizes const& sizes,
                      mesh const& grid) {
     for (auto const& made : list) {

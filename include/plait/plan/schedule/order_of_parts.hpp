@@ -7,19 +7,20 @@
 #include "plait/plan/sharding/arena_layout.hpp"
 #include "plait/schedule/operation.hpp"
 
-// The order of each part of a job, written once for two sinks. transfer_lister makes the list of
-// transfers: a row for each transfer, with the number of times that ranks carry it out.
+// This file defines the order of each part of a job, once for two sinks. transfer_lister makes the
+// list of transfers: a row for each transfer, with the number of times that ranks carry it out.
 // program_writer makes the program of a rank: an operation for each microbatch, bucket and unit.
 //
 // Each function below calls members of its sink in the order of the part. `rows`, and members that
 // are named after transfers, add transfers to the list; to the program they add the operations that
 // carry these transfers out. `compute` adds nothing to the list. A member whose name begins with
 // `each_` calls one of these functions: in the program for each pass, piece, unit, bucket or
-// tensor, in the list once for all of them. It is not a lambda, because a lambda would be a type
-// for each sink, which costs the compiler memory. Example: a step of two microbatches calls
-// `forward` twice in the program, and once, for a transfer with `times` 2, in the list.
+// tensor, in the list once for all of them. The member knows which function to call; it does not
+// take a lambda, because a lambda has a type of its own for each sink, which costs the compiler
+// memory. Example: a step of two microbatches calls `forward` twice in the program, and once, for a
+// transfer with `times` 2, in the list.
 //
-// The list differs from the order of the program in these places, and nowhere else:
+// The list differs from the order of the program only in these points:
 //
 // - a list has the transfers of passes by kind (activations in, forward of the layers, activations
 //   out, gradients in, backward of the layers, gradients out), and within a kind by item; a program
@@ -44,36 +45,37 @@ inline constexpr int reduced_regions[]{parameter_layout::over_batch, parameter_l
 inline constexpr int exported_regions[]{parameter_layout::over_batch, parameter_layout::over_tensor,
                                         parameter_layout::frozen};
 
-/// Options that add operations to a part of a job or leave some out.
+/// Options that add operations to a part of a job or leave operations out.
 struct program_shape {
   bool counts = true;        ///< counts labels, and adds up the loss
-  bool clips = false;        ///< computes the norm, to clip gradients or skip steps
+  bool clips = false;        ///< computes the norm of the gradients, to clip them or to skip steps
   bool updates = false;      ///< runs the optimizer
-  bool checks_loss = false;  ///< reads the loss before it updates
-  bool masks_loss = false;   ///< counts the loss on only one of the ranks that have an equal loss
+  bool checks_loss = false;  ///< `clip` reads the loss, to skip a step whose loss is not finite
+  bool masks_loss = false;   ///< if several ranks have the same loss, sets it to 0 on all of them
+                             ///< except one
 };
 
 /// The end of a chunk at which a message arrives or leaves: in front of its first unit or after its
 /// last.
 enum class chunk_side : int { begin, end };
 
-/// Writes the reduction of the gradients of some buckets, for a microbatch or for the step.
-/// Gradients of tied uses of the buckets' parameters are added first.
+/// Adds to the sink the reduction of the gradients of some buckets, for a microbatch or for the
+/// step. Gradients of tied uses of the buckets' parameters are added to the buckets first.
 template <class Sink, class Buckets>
 [[gnu::cold]] constexpr void order_of_buckets(Sink& to, Buckets const& some) {
   to.ties(some);
   to.gradients(some);
 }
 
-/// Writes the backward of one unit, after its recompute if it has one.
+/// Adds to the sink the backward of one unit, after the recompute of the unit if it has one.
 template <class Sink, class Piece>
 [[gnu::cold]] constexpr void order_of_unit(Sink& to, Piece& piece, int unit) {
   to.recompute(piece, unit);
   to.backward(piece, unit);
 }
 
-/// Writes a piece of a pass: units that run together. A pass is cut into pieces where a bucket of
-/// parameters is gathered or a bucket of gradients is reduced between its units.
+/// Adds to the sink a piece of a pass: units that run together. Between two units of a pass a piece
+/// ends if a bucket of parameters is gathered or a bucket of gradients is reduced there.
 template <class Sink, class Piece>
 [[gnu::cold]] constexpr void order_of_piece(Sink& to, work kind, Piece& piece) {
   to.gather_for(piece);
@@ -83,7 +85,7 @@ template <class Sink, class Piece>
   to.each_reduced(piece);                  // calls order_of_buckets
 }
 
-/// Writes a pass of a chunk on a microbatch, or a message between chunks.
+/// Adds to the sink a pass of a chunk on a microbatch, or a message between chunks.
 template <class Sink, class Pass>
 [[gnu::cold]] constexpr void order_of_pass(Sink& to, Pass& pass) {
   switch (pass.kind) {
@@ -102,8 +104,8 @@ template <class Sink, class Pass>
   }
 }
 
-/// Writes the reduction of gradients after the passes. In a plan with slices the sums over all
-/// slices are computed first, because the later transfers of tied uses and of buckets move these
+/// Adds to the sink the reduction of gradients after the passes. In a plan with slices the sums
+/// over all slices come first, because the later transfers of tied uses and of buckets move these
 /// sums.
 template <class Sink>
 [[gnu::cold]] constexpr void order_of_reduction(Sink& to) {
@@ -112,11 +114,11 @@ template <class Sink>
   to.each_reduced();  // calls order_of_buckets for the buckets that no pass has reduced
 }
 
-/// Writes a training step. Labels are counted first, since the gradient of the loss is divided by
-/// their number over all ranks. Parameters are gathered at the beginning of a step and not at its
-/// end, so that the first layers run while later buckets are on their way. Gradients are summed
-/// before they are squared, because the norm is taken of their sums. The loss is summed before
-/// `clip`, which may skip a step whose loss is not finite.
+/// Adds to the sink a training step. Labels are counted first, because the gradient of the loss is
+/// divided by their number over all ranks. Parameters are gathered at the beginning of a step and
+/// not at its end, so that the first layers run while later buckets are gathered. Gradients are
+/// summed before they are squared, because the norm is the norm of the sums. The loss is summed
+/// before `clip`, which may skip a step whose loss is not finite.
 template <class Sink>
 [[gnu::cold]] constexpr void order_of_training(Sink& to, program_shape const& shape) {
   to.compute(operation_kind::send);
@@ -136,7 +138,7 @@ template <class Sink>
   to.compute(operation_kind::read);
 }
 
-/// Writes an evaluation of one batch.
+/// Adds to the sink an evaluation of one batch.
 template <class Sink>
 [[gnu::cold]] constexpr void order_of_evaluation(Sink& to, program_shape const& shape) {
   if (shape.counts) {
@@ -153,7 +155,7 @@ template <class Sink>
   to.compute(operation_kind::read);
 }
 
-/// Writes a prediction for one batch.
+/// Adds to the sink a prediction for one batch.
 template <class Sink>
 [[gnu::cold]] constexpr void order_of_prediction(Sink& to) {
   to.each_pass();
@@ -162,20 +164,20 @@ template <class Sink>
   to.compute(operation_kind::read);
 }
 
-/// Writes the export of one tensor: a gather, and a message to the root rank.
+/// Adds to the sink the export of one tensor: a gather, and a message to the root rank.
 template <class Sink, class Tensor>
 [[gnu::cold]] constexpr void order_of_tensor(Sink& to, Tensor const& tensor) {
   to.make_whole(tensor);
   to.send_to_root(tensor);
 }
-/// Writes the export of one unit's tensors.
+/// Adds to the sink the export of all tensors of one unit.
 template <class Sink, class Unit>
 [[gnu::cold]] constexpr void order_of_exported(Sink& to, Unit const& unit) {
   for (int const region : exported_regions) to.blocks(unit, region);
   to.each_tensor(unit);
 }
 
-/// Writes any part of a job.
+/// Adds to the sink the operations or transfers of the given part of a job.
 template <class Sink>
 [[gnu::cold]] constexpr void order_of_part(Sink& to, job_part part, program_shape const& shape) {
   switch (part) {

@@ -21,14 +21,14 @@
 
 namespace plait::planning {
 
-/// A plan as a value, of one type for all plans. A plan is a type with constants, and code that
-/// takes the type is compiled again for each plan. So everything after the plan takes this
-/// intermediate representation: the list of transfers, the program of a step, pictures and the
-/// stages of a rank, each compiled once. Its views refer to constants of the plan, so a copy is
-/// small.
+/// A plan as a value, of a type that is the same for all plans. A plan is a type with constants, so
+/// code that takes this type is compiled again for each plan. Everything after the plan takes this
+/// intermediate representation instead and is compiled once: the list of transfers, the program of
+/// a step, pictures, and the code that runs the stages of a rank. The views in it refer to
+/// constants of the plan, so a copy is small.
 ///
-/// Example: `ir_of<Plan>` is the value of a plan whose mesh may lack the size that is left to the
-/// launch; `ir_on<Plan>(grid)` has that size.
+/// Example: `ir_of<Plan>` is the value of a plan whose mesh may lack a size that is set at launch;
+/// `ir_on<Plan>(grid)` has that size.
 struct plan_ir {
   /// The places of values and of their gradients, indexed by the number of a value.
   struct places {
@@ -43,8 +43,9 @@ struct plan_ir {
   static_view<bool> needs_gradient;
   places storage;
   static_view<parameter_entry> entries;
-  static_view<int> first_entry;  ///< for each leaf, the index of its first entry
-  /// For each node, the bits of `granularity` under which it runs again; empty if no node does.
+  static_view<int> first_entry;  ///< for each leaf, the index of its first parameter in `entries`
+  /// For each node, a bit for each kind of `granularity` under which it runs again; empty if no
+  /// node runs again.
   static_view<unsigned char> recomputed;
   static_view<unit_range> chunk_units;  ///< units of each chunk, stage by stage
   int chunks = 1;                       ///< number of chunks of a stage
@@ -93,15 +94,16 @@ struct plan_ir {
   [[nodiscard]] constexpr bool is_recomputed(program_node const& now) const {
     return recomputes.any() && recomputes.nodes[int(&now - nodes.begin())] != 0;
   }
-  /// Returns true if node `of` computes `sum`, a sum over samples (see batch_sum), in the forward
-  /// or the backward of a training step whose transfers have place `place`.
+  /// Returns true if node `of` computes `sum`, a sum over samples (see batch_sum). `place`:
+  /// transfer_place::forward for the forward of a training step, transfer_place::backward for its
+  /// backward.
   [[nodiscard]] constexpr bool makes_sum(form_info::inner_move const& sum, program_node const& of,
                                          transfer_place place) const {
     if (sum.body == layer_body::forward) return place == transfer_place::forward;
     return place == transfer_place::backward && needs_gradient[of.in];
   }
-  /// Returns true if node `of` carries out `move`, a change of placement inside its layer, in the
-  /// forward or in the backward.
+  /// Returns true if node `of` carries out `move`, an ops.move inside its layer, in the forward or
+  /// in the backward.
   [[nodiscard]] constexpr bool makes_move(form_info::inner_move const& move, program_node const& of,
                                           bool is_forward) const {
     if (move.body == layer_body::forward) return is_forward;
@@ -120,7 +122,7 @@ struct plan_ir {
   }
 };
 
-/// Returns the bits of recompute_plan::step of all nodes; empty if nothing is recomputed.
+/// For each node, returns the bits of recompute_plan::node; empty if nothing is recomputed.
 template <class Plan>
 constexpr static_view<unsigned char> recomputed_nodes_of() {
   if constexpr (Plan::has_recompute) return {Plan::recomputed.node.data(), Plan::code.nodes.size()};

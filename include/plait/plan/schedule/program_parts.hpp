@@ -7,7 +7,7 @@
 
 namespace plait::planning {
 
-/// The name of a buffer that operations read and write.
+/// The names of the buffers that operations read and write.
 enum class program_buffer : int {
   labels,
   scale,
@@ -19,7 +19,8 @@ enum class program_buffer : int {
   tied_gradients,  ///< gradients of tied uses that are added to gradients of a bucket
   gathered,        ///< an end of the staging buffer for parameters or frozen parameters
   scattered,       ///< an end of the staging buffer for gradients
-  passed,          ///< a piece of the arena in which passes leave values for later passes
+  passed,          ///< a piece of the arena in which passes leave values for later passes, see
+                   ///< placed_range
   /// Gradient with respect to a unit's input: units of a backward use two buffers in turn.
   made_gradient,
   outputs,  ///< the whole output of a microbatch
@@ -30,9 +31,9 @@ enum class program_buffer : int {
 /// The number of enumerators of `program_buffer`.
 inline constexpr int program_buffers = int(program_buffer::tensor) + 1;
 
-/// The operations of a rank in one part of a job, in the order in which the rank hands them to its
-/// streams. The first operation begins after all earlier work on stream::compute. After the last
-/// operation the host waits for all streams before it begins another program.
+/// The operations of a rank in one part of a job, in the order in which the rank passes them to its
+/// streams. The first operation starts after all earlier work on stream::compute. After the last
+/// operation the host waits for all streams before it starts another program.
 struct step_program {
   lean_vector<program_operation> operations{};
   lean_vector<stream_operation> touched{};  ///< stream and buffers of each operation

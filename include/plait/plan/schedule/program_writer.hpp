@@ -26,17 +26,17 @@ namespace plait::planning {
 /// Writes the program of a rank of a stage, operation by operation. It is a sink of
 /// order_of_parts.hpp, whose functions call its members in order. For each operation it notes the
 /// stream and the buffers that the operation reads and writes; all waits follow from these. The
-/// writer knows no level of `zero` by name. If parameters are kept in blocks, it gathers buckets in
-/// front of pieces; if gradients are summed in blocks, it reduces a bucket after each piece.
-/// Example: with two buckets in blocks a forward becomes copy_block, gather, copy_block, gather,
-/// forward of the first units, forward of the others.
+/// writer does not depend on the level of `zero`: if parameters are kept in blocks, it gathers
+/// buckets before the pieces that use them, and if gradients are summed in blocks, it reduces a
+/// bucket after each piece. Example: with two buckets in blocks, a forward becomes copy_block,
+/// gather, copy_block, gather, forward of the first units, forward of the others.
 class program_writer : row_writer {
  public:
-  /// Prepares a writer for a stage.
+  /// Prepares a writer for the program of a stage.
   ///
   /// `list`: the transfers of the stage in the part of the job; operations refer to them by index.
-  /// `parameters`: layout of the stage's parameters; empty if only transfers of one place are
-  /// written.
+  /// `parameters`: layout of the stage's parameters; empty if the program has only transfers of one
+  /// place.
   /// `places`: the places of the buffers that `passes` leave for each other.
   [[gnu::cold]] program_writer(plan_ir const& plan, lean_vector<transfer> const& list, int stage,
                                parameter_layout const& parameters,
@@ -45,29 +45,30 @@ class program_writer : row_writer {
 
   [[nodiscard]] step_program take() { return std::move(out_); }
 
-  /// Writes a part of a job.
+  /// Writes the whole program of a part of a job.
   [[gnu::cold]] void write(job_part part, program_shape const& shape);
-  /// Adds an operation for each transfer of the list that has this place. These operations read and
-  /// write the buffer `touched`.
+  /// Adds an operation for each transfer of the list that has the label `place`. These operations
+  /// read and write the buffer `touched`.
   [[gnu::cold]] void write_rows(transfer_place place, name touched);
-  /// Writes only the reduction of gradients, for gradients that an earlier program has computed.
+  /// Writes only the reduction of gradients that an earlier program has computed.
   [[gnu::cold]] void write_reduction();
 
   // --- members that order_of_parts.hpp calls
 
-  /// Adds an operation that is described by its kind alone.
+  /// Adds an operation that needs no other description than its kind.
   [[gnu::cold]] void compute(operation_kind what);
-  /// Adds all transfers of a place, one after the other.
+  /// Adds all transfers with the label `place`, one after the other.
   [[gnu::cold]] void rows(transfer_place place);
   [[gnu::cold]] void gather_parameters(int region);
 
-  /// The work of a chunk on a microbatch, and the buffers that it touches.
+  /// A pass (the work of a chunk on a microbatch) or a message, and the buffers that it reads and
+  /// writes.
   struct pass {
     work kind;
     unit_range chunk;
     program_operation run{};
     buffers reads{}, writes{};
-    buffers message{};         ///< buffers that the message touches, if this is a message
+    buffers message{};         ///< if this is a message: the buffers that it reads or writes
     bool sums = false;         ///< true if the pass computes gradients of parameters
     bool is_last_sum = false;  ///< true for the chunk's last pass that computes them
   };
@@ -75,40 +76,42 @@ class program_writer : row_writer {
   [[gnu::cold]] void each_pass();
   /// Adds this rank's end of a message between two chunks.
   [[gnu::cold]] void message(transfer_place place, chunk_side side, pass const& now);
-  /// Gathers the output of a microbatch by its transfer, or copies the output if this rank has all
-  /// of it. If measures need the output, adds the operation that passes the output to them.
+  /// Gathers the output of a microbatch by its transfer, or copies the output if this rank has the
+  /// whole output. If measures need the output, adds the operation that passes it to them.
   [[gnu::cold]] void output(pass const& now);
 
-  /// A piece of a pass: units that run as one operation, unless a recompute runs between them.
+  /// A piece of a pass: units that run as one operation, unless one of them is recomputed in
+  /// between.
   struct piece {
     unit_range units;
     program_operation run;  ///< the piece's next operation, with the units that have not run yet
     buffers reads, writes;
-    staging_place room{};  ///< place of the bucket for the units' gradients
+    staging_place room{};  ///< place of the bucket for the gradients of the units
     bool sums = false, is_last_sum = false;
   };
   /// Writes the pieces of a pass in the order in which they run. A backward that computes gradients
   /// of parameters is cut between the buckets that are reduced during it: the last backward of a
   /// chunk, or each backward if ranks reduce the gradients of each microbatch.
   [[gnu::cold]] void each_piece(pass& now);
-  /// Empties the staging buffer for gradients if a piece needs all of it: adds the block in the
-  /// buffer to the sums of the step. Then gathers the buckets of parameters for this piece and for
-  /// the next.
+  /// If a piece needs the whole staging buffer for gradients, adds the block in the buffer to the
+  /// sums of the step, so that the buffer is free. Then gathers the buckets of parameters for this
+  /// piece and for the next.
   [[gnu::cold]] void gather_for(piece& now);
   [[gnu::cold]] void forward(piece const& now);
   [[gnu::cold]] void each_unit(piece& now);
-  /// Recomputes the values that a unit's backward reads, after the backward of the later units.
+  /// Recomputes the values that the backward of a unit reads. This is after the backward of the
+  /// later units.
   [[gnu::cold]] void recompute(piece& now, int unit);
   [[gnu::cold]] void backward(piece& now, int unit);
 
-  /// Writes the reduction of the bucket of a microbatch's gradients that a piece has computed, and
+  /// Adds two reductions: of the bucket of a microbatch's gradients that a piece has computed, and
   /// of all buckets of the step that are complete now.
   [[gnu::cold]] void each_reduced(piece const& now);
-  /// Writes the reduction of all buckets that have not been reduced.
+  /// Adds the reductions of all buckets that have not been reduced yet.
   [[gnu::cold]] void each_reduced();
-  /// Adds the transfers of gradients of uses that are tied to a bucket's parameters, and the
-  /// operation that adds them to the owners' gradients. The bucket is a piece's bucket in the
-  /// staging buffer for gradients, or a bucket of the step.
+  /// Adds the transfers of the gradients of tied uses of a bucket's parameters, and the operation
+  /// that adds these gradients to the gradients of the owners. The bucket is a piece's bucket in
+  /// the staging buffer for gradients, or a bucket of the step.
   [[gnu::cold]] void ties(piece const& of);
   [[gnu::cold]] void ties(int bucket);
   [[gnu::cold]] void gradients(piece const& of);
@@ -120,7 +123,7 @@ class program_writer : row_writer {
   };
   /// Writes the export of all units, in the order of the layers.
   [[gnu::cold]] void each_exported();
-  /// Gathers the buckets of a region that a unit is the first to use, if ranks have blocks.
+  /// Gathers those buckets of a region that no earlier unit uses, if ranks hold blocks.
   [[gnu::cold]] void blocks(exported const& of, int region);
   [[gnu::cold]] void each_tensor(exported const& of);
   [[gnu::cold]] void make_whole(program_operation const& tensor);
@@ -137,16 +140,16 @@ class program_writer : row_writer {
   /// Returns the index of the stage's chunk that produces the input of `unit`; -1 if a chunk of
   /// another stage does.
   [[nodiscard]] [[gnu::cold]] int chunk_that_ends_at(int unit) const;
-  /// Gathers a bucket of parameters in its staging buffer.
+  /// Gathers a bucket of parameters in the staging buffer.
   [[gnu::cold]] void gather_bucket(planned_gather const& one);
-  /// Returns the buffers of the parameters that units read, including parameters that other units
-  /// own.
+  /// Returns the buffers of the parameters that units read, including parameters of other units to
+  /// which parameters of these units are tied.
   [[nodiscard]] [[gnu::cold]] buffers parameters_of(unit_range units) const;
   /// Returns the ends (beginning, end or both) of the gradients' staging buffer that a bucket
   /// occupies.
   [[nodiscard]] [[gnu::cold]] buffers ends_of(staging_place const& room) const;
-  /// Returns true if the list has a transfer of this place that moves bucket `number` or, for -1,
-  /// any transfer of this place.
+  /// Returns true if the list has a transfer with the label `place` that moves bucket `number`; for
+  /// -1, if it has any transfer with this label.
   [[nodiscard]] [[gnu::cold]] bool moves_at(transfer_place place, int number = -1) const;
   /// Returns true if ranks reduce a bucket while the backward is still running.
   [[nodiscard]] [[gnu::cold]] bool goes_early(int number) const;
@@ -154,8 +157,8 @@ class program_writer : row_writer {
   /// Adds the block of the last reduced bucket to the sums of the step. If the bucket is complete,
   /// it is then reduced along the other axes.
   [[gnu::cold]] void accumulate();
-  /// Adds the transfers of tied uses of a bucket's parameters, and returns true if there are such
-  /// uses.
+  /// Adds the transfers of the gradients of tied uses of a bucket's parameters. Returns true if
+  /// there are such uses.
   [[gnu::cold]] bool add_tie_rows(int number);
   /// Returns true if a bucket has padding on any rank.
   [[nodiscard]] [[gnu::cold]] bool has_padding(bucket const& of) const;
@@ -170,10 +173,11 @@ class program_writer : row_writer {
   program_shape shape_{};
   buffers host_{};               // buffers that `send` fills from the host and `read` returns to it
   bool measures_ = false;        // true if measures need the outputs
-  lean_vector<char> is_done_{};  // units whose gradients are complete, except for tied uses
+  lean_vector<char> is_done_{};  // true for units whose gradients are complete, except for tied
+                                 // uses
   lean_vector<char> is_reduced_{};  // true for buckets whose reduction has been written
-  lean_vector<char> has_begun_{};   // chunks that have computed gradients in this step
-  lean_vector<char> has_run_{};     // chunks that have run a forward
+  lean_vector<char> has_begun_{};   // true for chunks that have computed gradients in this step
+  lean_vector<char> has_run_{};     // true for chunks that have run a forward
   bucket_uses uses_;
   working_record record_;
   buffers kept_{};  // the input and the output of the current pass's chunk

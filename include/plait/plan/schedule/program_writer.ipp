@@ -48,7 +48,7 @@ PLAIT_DECL void program_writer::write(job_part part, program_shape const& shape)
       host_ = {at(name::labels), at(name::loss)};
       for (auto const& row : list_) measures_ = measures_ || row.place == transfer_place::measures;
       break;
-    case job_part::prediction:  // on all stages, because outputs are sent to all of them
+    case job_part::prediction:  // all stages, because outputs are sent to all of them
       for (auto const& now : passes_->operations)
         if (now.kind == work::forward) host_.push_back(at(name::outputs, now.microbatch));
       break;
@@ -78,8 +78,8 @@ PLAIT_DECL void program_writer::compute(operation_kind what) {
   switch (what) {
     case operation_kind::send:
       compute(what, {}, host_);
-      // An export reads the results of earlier work on stream::compute, so the host waits for this
-      // work first.
+      // An export reads the results of earlier work on stream::compute, so the host first waits for
+      // this work.
       if (part_ == job_part::export_parameters || part_ == job_part::export_gradients)
         out_.touched.back().host_waits = true;
       return;
@@ -117,7 +117,7 @@ PLAIT_DECL void program_writer::rows(transfer_place place) {
     case transfer_place::slices: return add_rows(place, all_gradients());
     case transfer_place::loss: return add_rows(place, {at(name::loss)});
     case transfer_place::norm_partials: return add_rows(place, {at(name::norm_partials)});
-    case transfer_place::measures: return;  // written by program_of_rows
+    case transfer_place::measures: return;  // program_of_rows makes a program of its own for them
     case transfer_place::consistency:
     case transfer_place::rank_outputs:
     case transfer_place::outputs:
@@ -167,8 +167,8 @@ PLAIT_DECL program_writer::pass program_writer::pass_of(scheduled_work const& no
   auto& writes = out.writes;
   if (now.kind == work::backward_input || now.kind == work::backward_parameters)
     writes = pieces_of(live_buffer::gradient_stash, now.chunk, m);
-  // The last reader of a buffer releases it. The release is treated as a write, so it waits for all
-  // other readers.
+  // The last reader of a buffer releases the buffer. The release is treated as a write, so it comes
+  // after all other reads.
   out.sums = sums_gradients(now.kind);
   out.is_last_sum = is_last_sum;
   if (out.sums) {
@@ -273,7 +273,7 @@ PLAIT_DECL program_writer::piece program_writer::piece_of(pass& now, unit_range 
   for (int const number : uses_.of(units, 0, units_use::summed)) {
     scatter_room_.put(number, {}, -1, out.room);
     out.run.bucket = number;
-    // Later pieces of the pass that have no bucket keep this value, but no code reads it there.
+    // Later pieces of the pass that have no bucket get this value, too, which no code reads.
     out.run.at_end = now.run.at_end = out.room.at_end;
   }
   if (out.run.bucket >= 0) out.writes = joined(out.writes, ends_of(out.room));
@@ -297,7 +297,8 @@ PLAIT_DECL void program_writer::gather_for(piece& now) {
     }
   }
   now.reads = joined(parameters_of(now.run.units), now.reads);
-  // A device may compute the loss together with its gradient, when the backward begins.
+  // A device may compute the loss only now, together with its gradient, so the backward writes the
+  // loss, too.
   if (now.run.units.end == plan_.unit_count() &&
       (now.run.what == operation_kind::backward || now.run.what == operation_kind::backward_input))
     now.writes.push_back(at(name::loss));
@@ -439,7 +440,8 @@ PLAIT_DECL void program_writer::reduce(int bucket) {
 
 PLAIT_DECL void program_writer::ties(int bucket) {
   auto const& one = bucket_of(bucket);
-  // A piece of the last backward has already added the gradients of tied uses to such a bucket.
+  // For such a bucket, the gradients of tied uses have already been added after a piece of the last
+  // backward.
   if (scatters() && one.region == parameter_layout::over_batch) return;
   bool const has_ties = add_tie_rows(bucket);
   if (has_ties || has_padding(one))

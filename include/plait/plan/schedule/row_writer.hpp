@@ -12,8 +12,8 @@
 
 namespace plait::planning {
 
-/// The base of writers of a rank's program. It numbers buffers, and adds operations that compute or
-/// that carry out transfers of the list.
+/// The base class of the writers of a rank's program. It numbers buffers, and adds operations:
+/// operations that compute, and operations that carry out transfers of the list.
 class row_writer {
  protected:
   using name = program_buffer;
@@ -34,15 +34,15 @@ class row_writer {
   }
   [[nodiscard]] bool gathers() const { return plan_.rules.keeps_blocks(); }
   [[nodiscard]] bool scatters() const { return plan_.rules.sums_blocks(); }
-  /// Returns the buffers of this name for all buckets. `of_units` returns the buffers only for
-  /// buckets with parameters of these units.
+  /// `of_buckets` returns the buffers with this name of all buckets; `of_units` returns only the
+  /// buffers of the buckets that contain parameters of these units.
   [[nodiscard]] [[gnu::cold]] buffers of_buckets(name what) const;
   [[nodiscard]] [[gnu::cold]] buffers of_units(name what, unit_range units) const;
-  /// A tied use of a parameter on the stage, if the use has a gradient.
+  /// A tied use of a parameter on the stage. Only uses with a gradient are counted.
   struct tied_use {
     int entry = -1;
     int unit = -1;
-    int owner = -1;  ///< number of its owner's bucket
+    int owner = -1;  ///< number of the bucket that contains the owner's parameter
   };
   /// Advances to the next tied use, and returns false if there is none. A default-constructed `now`
   /// advances to the first.
@@ -56,8 +56,8 @@ class row_writer {
     add({.what = what}, stream::compute, reads, writes);
   }
 
-  /// Adds an operation for transfer `number` of the list, with the fields of `made`, and returns
-  /// true. If the transfer's group has only one rank, it adds nothing and returns false.
+  /// Adds an operation for transfer `number` of the list, with the members of `made`, and returns
+  /// true. If the transfer's group has only one rank, adds nothing and returns false.
   [[gnu::cold]] bool add_row(std::size_t number, program_operation made, buffers const& reads,
                              buffers const& writes);
   [[gnu::cold]] void add_rows(transfer_place place, buffers const& touched);

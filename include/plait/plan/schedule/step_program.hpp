@@ -12,7 +12,7 @@
 
 namespace plait::planning {
 
-/// Makes the program of the ranks of a stage in a part of a job that has passes: a step, an
+/// Returns the program of the ranks of a stage in a part of a job that has passes: a step, an
 /// evaluation or a prediction.
 ///
 /// `plan`: a plan with all sizes of its mesh.
@@ -26,7 +26,7 @@ namespace plait::planning {
     parameter_layout const& parameters, stage_program const& passes, program_shape const& shape,
     placed_passes const& places);
 
-/// Makes the program of a part without passes, which carries out the transfers of its list.
+/// Returns the program of a part without passes, which carries out the transfers of its list.
 ///
 /// Errors: error if the part has passes.
 [[nodiscard]] [[gnu::cold]] step_program make_program_of_rows(plan_ir const& plan,
@@ -34,8 +34,8 @@ namespace plait::planning {
                                                               int stage, job_part part,
                                                               parameter_layout const& parameters);
 
-/// Makes the program of a plan on the mesh `grid`, which has all its sizes. The first overload is
-/// for parts that have passes, the second for other parts.
+/// Returns the program of a plan on the mesh `grid`, which has all its sizes. The first overload is
+/// for parts of a job with passes, the second for the other parts.
 template <class Plan>
 [[nodiscard]] [[gnu::cold]] step_program program_of(mesh const& grid,
                                                     lean_vector<transfer> const& list, int stage,
@@ -53,7 +53,7 @@ template <class Plan>
                               Plan::parameter_layout_for(stage, grid));
 }
 
-/// Makes a program that only reduces gradients, which an earlier program has computed. `list`: the
+/// Returns a program that only reduces gradients that an earlier program has computed. `list`: the
 /// transfers of a training step.
 template <class Plan>
 [[nodiscard]] [[gnu::cold]] step_program program_of_reduction(mesh const& grid,
@@ -66,8 +66,8 @@ template <class Plan>
   return writer.take();
 }
 
-/// Makes a program that carries out only the transfers of one place of a list. Its operations read
-/// and write the buffer `touched`.
+/// Returns a program that carries out only the transfers of a list with the label `place`. Its
+/// operations read and write the buffer `touched`.
 [[nodiscard]] [[gnu::cold]] step_program program_of_rows(mesh const& grid,
                                                          lean_vector<transfer> const& list,
                                                          transfer_place place,

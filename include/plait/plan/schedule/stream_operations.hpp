@@ -17,7 +17,7 @@
 
 namespace plait::planning {
 
-/// The waits between the nodes of one item, in one direction.
+/// The waits between the nodes of one item, in one direction (forward or backward).
 ///
 /// An item begins and ends on stream::compute: its input is ready there, and so are its results. So
 /// no waits are needed between items, and the program of a step treats an item as one operation.
@@ -47,8 +47,8 @@ struct item_waits {
   }
 };
 
-/// The waits of all items, in their order: one list for all, so that its length grows only with the
-/// length of the program.
+/// The waits of all items, in their order. One list has the waits of all items, so that its length
+/// grows only with the length of the program.
 template <int Waits, int Items>
 struct program_waits {
   static_vector<planned_wait, Waits> list{};
@@ -73,7 +73,8 @@ constexpr int buffer_in_item(auto const& storage, int first, int value, directio
   return 3 + where.root - first;
 }
 
-/// The buffers that the nodes of an item touch, by the numbers of `buffer_in_item`.
+/// The operations of an item, and the buffers that they read and write, numbered as in
+/// `buffer_in_item`.
 template <class Code, class Storage>
 struct item_operations {
   Code const& code;
@@ -90,8 +91,8 @@ struct item_operations {
     return number;
   }
 
-  /// Returns the operation for all work before the item or after it, which touches all buffers of
-  /// the item.
+  /// Returns an operation that represents all work before the item, or after it, and that touches
+  /// all buffers of the item.
   constexpr stream_operation edge() const {
     lean_vector<int> all;
     for (int i = 0; i < buffers; ++i) all.push_back(i);
@@ -135,8 +136,8 @@ struct item_operations {
     nodes.push_back(index);
   }
 
-  /// Adds the operation that computes only the gradients of a leaf's parameters; no node reads
-  /// them.
+  /// Adds the operation that computes only the gradients of a leaf's parameters. No node reads
+  /// these gradients.
   constexpr void add_parameters(int index, int number) {
     list.push_back({stream::compute, {buffer(code.nodes[index].out, direction::backward)}, {}});
     nodes.push_back(number);
@@ -205,9 +206,9 @@ constexpr lean_vector<planned_wait> plan_item_waits(Code const& code, auto const
   return out;
 }
 
-/// Returns true if two items have equal nodes on equal buffers in one direction, and so equal
-/// waits. It is true for most layers of a deep model, and costs compilers less than planning the
-/// waits.
+/// Returns true if two items have equal nodes on equal buffers in one direction, and therefore
+/// equal waits. This is the case for most layers of a deep model, and the comparison costs
+/// compilers less than the computation of the waits.
 template <int Leaves>
 constexpr bool have_same_waits(program<Leaves> const& code, auto const& leaves,
                                storage_plan<program<Leaves>::most_values> const& storage,
@@ -237,12 +238,12 @@ constexpr bool have_same_waits(program<Leaves> const& code, auto const& leaves,
   return true;
 }
 
-/// The number of items in a block, whose waits are computed as one constant. Compilers limit the
-/// work for one constant.
+/// The number of items in a block. The waits of a block are one constant, because compilers limit
+/// the work for one constant.
 inline constexpr int items_of_block = 64;
 
-/// Returns the waits of the items of block number `block`; other items have none in the result. An
-/// operation waits for at most one operation of each other stream.
+/// Returns the waits of the items of block number `block`; for all other items the result has no
+/// waits. An operation waits for at most one operation of each other stream.
 template <int Steps, int Items, int Leaves>
 constexpr auto plan_block_waits(program<Leaves> const& code, auto const& leaves,
                                 storage_plan<program<Leaves>::most_values> const& storage,
@@ -280,7 +281,7 @@ constexpr auto plan_block_waits(program<Leaves> const& code, auto const& leaves,
   return out;
 }
 
-/// Joins the waits of all blocks to the waits of all items.
+/// Returns the waits of all items, joined from the waits of all blocks.
 template <class Waits>
 constexpr Waits join_waits(std::initializer_list<Waits const*> blocks, int items) {
   Waits out;

@@ -24,8 +24,8 @@ struct wait_site {
     forward,    ///< in a forward, between nodes; numbers are nodes of the plan's program
     recompute,  ///< in a recompute; numbers are nodes that run again for a backward
     backward,   ///< in a backward; numbers are nodes, which run in the opposite order
-    /// Inside a layer: `waiting` is the leaf's number, `awaited` is 2 k for the wait in front of
-    /// move k of its form and 2 k + 1 for the wait after it.
+    /// Inside a layer: `waiting` is the number of the leaf; `awaited` is 2 k for the wait before
+    /// move k of the leaf's form, and 2 k + 1 for the wait after it.
     layer,
     step  ///< between operations of a rank's program; numbers are results of site_number
   };
@@ -36,13 +36,13 @@ struct wait_site {
   friend constexpr auto operator<=>(wait_site const&, wait_site const&) = default;
 };
 
-/// The properties of an operation that decide its waits: its stream, and the numbers of the buffers
-/// that it touches.
+/// The properties of an operation that determine its waits: its stream, and the numbers of the
+/// buffers that it reads and writes.
 struct stream_operation {
   stream on = stream::compute;
   lean_vector<int> reads{};
   lean_vector<int> writes{};
-  bool host_waits = false;  ///< true if the host waits for all streams after it
+  bool host_waits = false;  ///< true if the host waits for all streams after this operation
 };
 
 /// A wait: operation `waiting` may begin only after operation `awaited`, of another stream, has
@@ -57,7 +57,7 @@ struct planned_wait {
 
 namespace plait::detail {
 
-/// Does the work of plan_waits outside constant expressions; its code is in the runtime.
+/// Does the work of plan_waits at run time; the code of this function is in the runtime library.
 [[nodiscard]] [[gnu::cold]] ext::lean_vector<ext::planned_wait> plan_waits_at_run_time(
     ext::lean_vector<ext::stream_operation> const& operations);
 
@@ -69,7 +69,8 @@ namespace plait::detail {
   struct last_touches {
     clock writes, reads;
   };
-  std::size_t streams = 1;  // number of streams in use; compilers limit the work
+  std::size_t streams = 1;  // number of streams in use; with fewer streams, compilers evaluate
+                            // fewer steps
   for (auto const& one : operations) streams = std::max(streams, std::size_t(one.on) + 1);
   auto const meet = [streams](clock& one, clock const& other) {
     for (std::size_t s = 0; s < streams; ++s) one[s] = std::max(one[s], other[s]);
@@ -95,7 +96,8 @@ namespace plait::detail {
       meet(awaited, buffers[std::size_t(buffer)].reads);
     }
     awaited[here] = -1;
-    // Begin with the latest operation: operations that it has waited for need no wait of their own.
+    // The latest operation comes first: operations for which it has waited need no wait of their
+    // own.
     for (std::size_t n = 1; n < streams; ++n) {
       std::size_t s = 0;
       for (std::size_t other = 1; other < streams; ++other)
@@ -118,7 +120,8 @@ namespace plait::detail {
 
 namespace plait::ext {
 
-/// Returns the waits that a list of operations needs, if it is handed to streams in this order.
+/// Returns the waits that a list of operations needs if the operations are passed to their streams
+/// in this order.
 ///
 /// Streams run concurrently, so an operation that reads a buffer must wait for an operation of
 /// another stream that writes it. An operation that writes a buffer must wait for earlier readers

@@ -14,9 +14,9 @@
 
 namespace plait::planning {
 
-/// A part of a job, with a list of transfers of its own.
+/// A part of a job. Each part has its own list of transfers.
 enum class job_part : int {
-  set_up,             ///< runs once for the job, and once for each source of batches
+  set_up,             ///< runs once at the start of the job, and once for each source of batches
   training,           ///< one training step, with clipping if the workload has it
   evaluation,         ///< computes the loss of one batch
   prediction,         ///< computes the outputs for one batch
@@ -42,14 +42,16 @@ enum class job_part : int {
 /// The number of enumerators of `job_part`.
 inline constexpr int job_parts = int(job_part::state_transfer) + 1;
 
-/// The label of a transfer: its use in a part of a job. Programs find the transfers in a list by
-/// this label. order_of_parts.hpp has the order.
+/// The label of a transfer: its purpose within a part of a job. Programs find transfers in a list
+/// by this label. order_of_parts.hpp defines the order of the transfers.
 enum class transfer_place : int {
   consistency,  ///< settings of each rank, which must be equal on all ranks
   labels,       ///< count of the labels, before the passes
-  /// Parameters, from the placement of optimizers to the placement that is kept.
+  /// Parameters, from the placement in which optimizers own them to the placement in which they are
+  /// kept.
   gather_parameters,
-  /// Parameters of a bucket, from the placement that is kept to the placement that layers see.
+  /// Parameters of a bucket, from the placement in which they are kept to the placement that layers
+  /// see.
   parameters,
   forward,               ///< values within a copy of an item, for each microbatch
   recompute,             ///< values within a copy of an item that is recomputed
@@ -57,11 +59,11 @@ enum class transfer_place : int {
   activation_edge,       ///< values between two stages, for each microbatch
   gradient_edge,         ///< gradients between two stages, for each microbatch
   microbatch_gradients,  ///< adds a microbatch's gradients of a bucket to the sums of the step
-  slices,                ///< gradients that are summed slice by slice, after the passes
+  slices,                ///< sums of gradients over slices, after the passes, in a plan with slices
   ties,                  ///< gradients of tied uses, to be added to their owners' gradients
   gradients,             ///< gradients of buckets, for the optimizer
-  loss,                  ///< sum of the loss, and the wish to stop
-  norm_partials,         ///< sums of squares of the gradients, for their norm
+  loss,                  ///< sum of the loss, and of the ranks' requests to stop
+  norm_partials,         ///< sums of squares of the gradients, from which their norm is computed
   measures,              ///< sums of an evaluation, once for all its batches
   output,                ///< output of a microbatch, within the last stage
   rank_outputs,          ///< outputs of one data rank, to all stages
@@ -86,7 +88,7 @@ constexpr char const* to_string(transfer_place place) {
   return words[static_cast<int>(place)];
 }
 
-/// The type of a transfer's elements, by its use in the job.
+/// The type of a transfer's elements, named after the use of the values in the job.
 enum class transfer_element : int { compute, slot, gradient, parameter, real, bits };
 
 /// One communication of a job: a value that is brought from one set of placements to another. The
@@ -97,9 +99,9 @@ struct transfer {
   placements from{}, to{};
   transfer_element element = transfer_element::real;
   std::size_t count = 1;   ///< number of elements of the whole value in one group
-  std::size_t offset = 0;  ///< offset of its first element, if one arena has several values
-  std::int64_t times = 1;  ///< number of times that it is carried out in a step, over copies,
-                           ///< microbatches and buckets
+  std::size_t offset = 0;  ///< offset of the first element, if one arena has several values
+  std::int64_t times = 1;  ///< number of times that the transfer is carried out in a step, over
+                           ///< copies, microbatches and buckets
   int item = -1;           ///< index of the item whose nodes need it
   int entry = -1;          ///< index of the parameter, for a tied use or an export
   int unit = -1;           ///< first unit of the later chunk, for a message between chunks
@@ -122,8 +124,8 @@ struct transfer {
 };
 
 /// Returns the stream on which a rank of a stage carries out a transfer. Messages between
-/// neighbouring stages have a stream for each channel; other transfers use the streams of their
-/// groups.
+/// neighbouring stages have one stream for each direction and neighbour; other transfers use the
+/// streams of their groups.
 ///
 /// `stages`: number of stages of the pipeline, for messages.
 [[nodiscard]] constexpr stream stream_of_row(transfer const& made, int stage, int stages) {
@@ -132,12 +134,12 @@ struct transfer {
   return channel_of(stage, (sends ? made.to : made.from).stage(), stages, sends);
 }
 
-/// Ends a job whose list has a transfer that the code of its part does not carry out.
+/// Ends a job whose list contains a transfer that the code for this part of the job does not know.
 ///
 /// Errors: error, always: a fault of plait that names the transfer and the part.
 [[noreturn]] [[gnu::cold]] void refuse_row(transfer_place place, char const* part);
 
-/// Returns a text about a transfer that is not one operation of the table of transitions: its
+/// Returns text about a transfer for which the table of transitions has no single operation: its
 /// transition on each axis, and the operations that are allowed.
 [[gnu::cold]] std::string refused_rows(transfer const& made);
 

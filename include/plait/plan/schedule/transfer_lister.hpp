@@ -43,9 +43,9 @@ struct transfer_lister {
   /// The operations of the stage's timetable; needed only if transfers depend on it, see
   /// timetable_of_rows.
   std::vector<scheduled_work> const& passes;
-  bool has_still = false;  ///< true if values that stay in their placement are listed, too
+  bool has_still = false;  ///< true if the list also contains values that keep their placement
   lean_vector<transfer> out{};
-  /// Number of recomputes of each item, see count_recomputes.
+  /// How often each item is recomputed, see count_recomputes.
   lean_vector<std::int64_t> recomputed{};
 
   // --- transfers
@@ -60,11 +60,12 @@ struct transfer_lister {
   constexpr placements of_samples(placement tensor) const {
     return plan.samples.with(model_axis(), tensor).on_stage(stage);
   }
-  /// Returns the placements of a number to which the samples of each rank contribute a summand.
+  /// Returns the placements of a number that is a sum of summands: one for the samples of each data
+  /// rank.
   constexpr placements over_samples() const {
     return placements{}.with(plan.samples.axes_with(shard<dim::batch>), partial);
   }
-  /// Returns the placements of a number to which each rank contributes a summand.
+  /// Returns the placements of a number that is a sum of summands: one of each rank.
   constexpr placements over_all_ranks() const {
     return over_samples().with(axis::stage, partial).with(model_axis(), partial);
   }
@@ -72,7 +73,7 @@ struct transfer_lister {
     return count_copies(plan.items[item], plan.chunks_of(stage));
   }
   /// Adds a transfer to the list.
-  /// Errors: error, with the place and both placements, if the table has no such operation.
+  /// Errors: error, with the label and both placements, if the table has no such operation.
   [[gnu::cold]] constexpr void add(transfer const& made) {
     auto const row = made.row();
     if (!row.allowed)
@@ -125,7 +126,7 @@ struct transfer_lister {
       add_moves_of(made, to);
     }
   }
-  /// Adds the transfers that bring the value of `made` to the placements `to`.
+  /// Adds the transfers that bring the value of `made` from its placements to the placements `to`.
   [[gnu::cold]] constexpr void add_moves_of(transfer made, placements const& to) {
     made.count /= std::size_t(plan.grid.size(made.from.axes_with(shard<dim::elements>)));
     auto const go_to = [&](placements const& next) {
@@ -150,11 +151,12 @@ struct transfer_lister {
     auto const gathers = scatter_order(axes_that(collective::all_gather));
     for (int i = gathers.size() - 1; i >= 0; --i)
       made.count *= ranks(gathers[i]), go_to(made.from.with(gathers[i], to.at(gathers[i])));
-    go_to(to);  // the other cases send nothing, or `add` refuses them
+    go_to(to);  // in the other cases nothing is sent, or `add` throws
   }
 
-  /// Adds the transfers of the nodes of an item, each with `times`. At place `recompute` it adds
-  /// only transfers of nodes that run again under recompute of kind `what`.
+  /// Adds the transfers of the nodes of an item, each with `times` as its number of times. For the
+  /// label `recompute` it adds only transfers of nodes that run again under recompute of kind
+  /// `what`.
   [[gnu::cold]] constexpr void add_item(transfer_place place, int item, std::int64_t times,
                                         int what = 0) {
     auto const& piece = plan.items[item];
@@ -215,13 +217,13 @@ struct transfer_lister {
          load.microbatches, -1, -1, unit});
   }
 
-  /// Returns the element type of parameters as layers see them, which may differ from the
-  /// optimizer's.
+  /// Returns the element type of the parameters that layers see. It may differ from the type of the
+  /// optimizer's parameters.
   constexpr transfer_element compute_element() const {
     return plan.has_copies ? transfer_element::compute : transfer_element::parameter;
   }
-  /// Adds the buckets of parameters that passes gather, each with the number of its gathers in the
-  /// order of the passes.
+  /// Adds the buckets of parameters that passes gather. Each has the number of times that it is
+  /// gathered, which depends on the order of the passes.
   [[gnu::cold]] constexpr void add_gathers() {
     if (!plan.rules.keeps_blocks()) return;
     lean_vector<std::int64_t> times(parameters.buckets.size() + parameters.frozen_buckets.size(),
@@ -236,7 +238,8 @@ struct transfer_lister {
     }
   }
 
-  /// Adds the gradients of each microbatch, if ranks keep blocks of their sums.
+  /// If ranks keep only blocks of the sums of gradients, adds the reduction of each microbatch's
+  /// gradients.
   [[gnu::cold]] constexpr void add_microbatch_sums() {
     if (!plan.rules.sums_blocks()) return;
     auto const summed = placements_of_region(parameter_layout::over_batch).summed;
@@ -246,7 +249,7 @@ struct transfer_lister {
   }
 
   /// Returns the number of values that are summed for the loss: one for each term or, with slices,
-  /// one for each term and slice. A rank has zeros for slices of other ranks.
+  /// one for each term and slice. For the slices of other ranks a rank has zeros.
   constexpr std::size_t terms() const {
     return std::size_t(plan.loss_terms) * std::size_t(std::max(1, plan.slices));
   }
@@ -316,8 +319,8 @@ struct transfer_lister {
            parameters.tied().offset});
   }
 
-  /// Adds the transfers of a trainer's arenas from a rank that has the state to the other ranks
-  /// along the axes of the samples, in the order of plan::memory.
+  /// Adds the transfers of a trainer's arenas, in the order of plan::memory. A rank that has the
+  /// state sends it to the other ranks along the axes of the samples.
   [[gnu::cold]] constexpr void add_state() {
     if (!plan.is_elastic) return;
     auto const held = placements{}.with(plan.grid.of_several_ranks(batch_axes),
@@ -334,26 +337,27 @@ struct transfer_lister {
 
   // --- members that order_of_parts.hpp calls, with transfers
 
-  /// Adds all transfers of a place, one after the other.
+  /// Adds all transfers with the label `place`, one after the other.
   [[gnu::cold]] constexpr void rows(transfer_place place) {
     switch (place) {
       case transfer_place::consistency:
-        // Each rank writes its numbers to a part of its own, among zeros.
+        // Each rank fills its own part of the numbers and leaves zeros in the other parts, so the
+        // sum has the numbers of all ranks.
         return add_sum(place, over_all_ranks(),
                        std::size_t(plan.grid.world_size()) * compared_fields,
                        transfer_element::bits);
       case transfer_place::labels: return add_sum(place, over_samples(), terms());
       case transfer_place::slices: return add_slices();
       case transfer_place::loss:
-        // All ranks learn whether to stop, so all ranks contribute to this sum. Of the ranks with
-        // an equal loss, only one contributes its loss. A stage has the terms of its own layers and
-        // zeros for the others, so the loss is summed over the stages as well.
+        // All ranks learn if the job stops, so all ranks contribute to this sum. Of several ranks
+        // with the same loss, only one contributes its loss. A stage has the terms of its own
+        // layers and zeros for the others, so the loss is summed over the stages as well.
         return part == job_part::training && load.stops
                    ? add_sum(place, over_all_ranks(), terms() + 1)
                    : add_sum(place, over_samples().with(axis::stage, partial), terms());
       case transfer_place::norm_partials:
-        // If several ranks hold a block of a gradient, only one of them adds its squares to the
-        // norm.
+        // If several ranks hold the same block of a gradient, only one of them adds the block's
+        // squares to the norm.
         if (plan.norm_partials > 0)
           add_sum(place, over_all_ranks(), std::size_t(plan.norm_partials));
         return;
@@ -386,14 +390,14 @@ struct transfer_lister {
                 &parameters.parameters_at);
   }
 
-  /// A kind of work, for all chunks and microbatches.
+  /// A kind of work (forward, backward or a message) for all chunks and microbatches together.
   struct work_of_all {
     work kind;
   };
   struct all_buckets {};
 
-  /// Adds the transfers of all passes, kind by kind: gathers first, sums of microbatches and
-  /// outputs last.
+  /// Adds the transfers of all passes, kind by kind: first the gathers, last the sums of
+  /// microbatches and the outputs.
   [[gnu::cold]] constexpr void each_pass() {
     add_gathers();
     for (work const kind : {work::receive_activation, work::forward, work::send_activation})
@@ -461,8 +465,8 @@ struct transfer_lister {
 
   struct all_units {};
   [[gnu::cold]] constexpr void each_exported() { order_of_exported(*this, all_units{}); }
-  /// Adds the gathers of a region's blocks for an export. Frozen parameters have the type that
-  /// layers see, and no gradient.
+  /// Adds the gathers of a region's blocks for an export. Frozen parameters have the element type
+  /// that layers see, and they have no gradient.
   [[gnu::cold]] constexpr void blocks(all_units, int region) {
     bool const is_frozen = region == parameter_layout::frozen;
     bool const has_gradients = part == job_part::export_gradients;

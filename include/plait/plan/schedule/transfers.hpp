@@ -19,7 +19,8 @@
 
 namespace plait::planning {
 
-/// Does the work of list_transfers outside constant expressions; its code is in the runtime.
+/// Does the work of list_transfers at run time; the code of this function is in the runtime
+/// library.
 [[gnu::cold]] lean_vector<transfer> list_transfers_at_run_time(
     plan_ir const& plan, parameter_layout const& parameters, int stage, workload const& load,
     job_part part, bool has_still, std::vector<scheduled_work> const& passes);
@@ -51,7 +52,8 @@ namespace plait::planning {
   return list_transfers_at_run_time(plan, parameters, stage, load, part, has_still, passes);
 }
 
-/// Returns the number of elements of the greatest value at a place, for which ranks have a buffer.
+/// Returns the number of elements of the greatest value with the label `place`, for which ranks
+/// have a buffer.
 constexpr std::size_t greatest_at(lean_vector<transfer> const& values, transfer_place place) {
   std::size_t most = 0;
   for (auto const& made : values)
@@ -95,8 +97,8 @@ template <class Plan>
   return transfers_of<Plan>(stage, load, part, has_still, table);
 }
 
-/// Returns the values of a part of a job: its transfers, and values that need a buffer on a rank
-/// but are not moved.
+/// Returns the values of a part of a job that need a buffer on a rank: its transfers, and values
+/// that are not moved.
 template <class Plan>
 constexpr lean_vector<transfer> values_of(int stage, workload const& load, job_part part) {
   return transfers_of<Plan>(stage, load, part, true);
@@ -113,8 +115,8 @@ constexpr lean_vector<transfer> values_of(int stage, workload const& load, job_p
   return std::move(list.out);
 }
 
-/// Returns the transfers of numbers that ranks compare and sum up in a step, as if the job clipped
-/// gradients and stopped on signals.
+/// Returns the transfers of the numbers that ranks compare and add up in a step. The job is assumed
+/// to clip gradients and to stop on signals.
 template <class Plan>
 constexpr lean_vector<transfer> step_scalars_of(mesh const& grid) {
   auto const numbers = ir_on<Plan>(grid);

@@ -18,14 +18,14 @@
 
 namespace plait::planning {
 
-/// Buffers begin at multiples of this number of bytes.
+/// The alignment of buffers: they begin at multiples of this number of bytes.
 inline constexpr std::size_t alignment_bytes = 64;
 
 constexpr std::size_t aligned(std::size_t bytes) {
   return (bytes + alignment_bytes - 1) / alignment_bytes * alignment_bytes;
 }
 
-/// The offsets of all activations, for microbatches of a given number of rows.
+/// The offsets of all activations, for microbatches with a given number of rows.
 ///
 /// Each copy of an item has an activation stash for its backward: the item's output, kept values
 /// and saved slots. Offsets are in bytes from the start of the stash. Copies of an item have equal
@@ -44,15 +44,15 @@ struct activation_layout {
   std::array<std::size_t, values> gradient_offset{};  ///< for each gradient with memory of its own
   std::array<slots, static_cast<std::size_t>(Leaves)> saved_offset{};
   std::array<slots, static_cast<std::size_t>(Leaves)> scratch_offset{};
-  /// For each item, the bytes of its activation stash, recomputed buffers included.
+  /// For each item, the bytes of its activation stash, including the buffers that are recomputed.
   std::array<std::size_t, items> activation_stash_bytes{};
   /// For each item and each `granularity` of a unit: the end of the part that is in the stash.
   std::array<std::array<std::size_t, granularities>, items> stash_end{};
   /// Bytes of the item's output, which is first in its stash.
   std::array<std::size_t, items> output_bytes{};
   std::array<std::size_t, items> input_bytes{};
-  /// For each leaf, the place where backward_input leaves the gradient of the leaf's output for
-  /// backward_parameters, from the beginning of the copy's gradient stash.
+  /// For each leaf, the offset in the gradient stash of its item's copy at which backward_input
+  /// leaves the gradient of the leaf's output for backward_parameters.
   std::array<std::size_t, static_cast<std::size_t>(Leaves)> gradient_stash_offset{};
   std::array<std::size_t, items> gradient_stash_bytes{};
   /// For each item, bytes of its transient buffers.
@@ -83,16 +83,16 @@ constexpr std::size_t slot_count(slot_info const& slot, placement at, std::size_
   return (by_rows ? rows / p : rows) * (cut && !by_rows ? slot.per_row / p : slot.per_row) +
          slot.fixed;
 }
-/// Returns the number of elements of a slot for a layer in form `form`.
+/// Returns the number of elements of a slot on one rank, for a layer in form `form`.
 constexpr std::size_t slot_count(slot_info const& slot, form_info const& form, std::size_t rows,
                                  int ranks) {
   return slot_count(slot, placement_of(slot, form), rows, ranks);
 }
 
-/// Lays out the activations of microbatches of `rows` rows. `element_bytes` is the size of an
-/// element, and `slot_bytes` the size of an element in slots that keep sums.
+/// Returns the layout of the activations of microbatches of `rows` rows. `element_bytes` is the
+/// size of an element, and `slot_bytes` the size of an element in slots that keep sums.
 ///
-/// `levels`: one entry if anything is recomputed, else none.
+/// `levels`: a view of the one record_levels if anything is recomputed, or an empty view.
 template <int Leaves>
 [[gnu::cold]] constexpr activation_layout<Leaves> lay_out_activations(
     program<Leaves> const& code, auto const& leaves,
@@ -158,8 +158,8 @@ template <int Leaves>
       place_slots(
           leaf, leaves[leaf].scratch, out.scratch_offset[static_cast<std::size_t>(leaf)],
           [](slot_info const&) { return true; }, both);
-      // Scratch is placed above all buffers of both directions. Two leaves never use scratch at the
-      // same time, but a later leaf may have more values below its scratch.
+      // Scratch is placed after all buffers of both directions. Two leaves never use scratch at the
+      // same time, but while a later leaf runs, its scratch may need to be after more values.
       forward = backward = both;
     }
     for (int s = piece.first_node; s < piece.end_node; ++s) {
@@ -204,10 +204,11 @@ constexpr element_range overlap(element_range const& a, element_range const& b) 
   return {begin, begin < end ? end - begin : 0};
 }
 
-/// A range of a parameter_layout that one collective moves: the parameters of consecutive units of
-/// a chunk in region over_batch or in the frozen region, or all of a region. Where ranks own or
-/// hold blocks, each rank has one block of each bucket. Example: with at least 1 Mi elements per
-/// bucket, units of 400 Ki elements make buckets of three units.
+/// A range of a parameter_layout that one collective moves. In region over_batch and in the frozen
+/// region, a bucket has the parameters of consecutive units of a chunk; in region over_tensor it
+/// has all parameters of the region. Where ranks own or hold blocks, each rank has one block of
+/// each bucket. Example: with at least 1 Mi elements per bucket, units of 400 Ki elements make
+/// buckets of three units.
 struct bucket {
   int region = 0;
   unit_range units{};  ///< units of the model with parameters in the bucket
@@ -215,10 +216,10 @@ struct bucket {
 };
 
 /// The places of a layout's buckets in an arena. An arena has each bucket whole or, if the bucket
-/// is cut, this rank's block of it. After the buckets it has a staging buffer (`room`), into which
-/// cut buckets are gathered while layers use them. This buffer holds the two buckets that are used
-/// one after the other, one at its beginning and one at its end, so that the next bucket can be
-/// gathered while layers compute with the other.
+/// is cut, this rank's block of it. After the buckets it has a staging buffer (`room`), in which
+/// cut buckets are gathered for the layers that use them. This buffer holds the two buckets that
+/// are used one after the other, one at its beginning and one at its end, so that the next bucket
+/// can be gathered while layers compute with the current one.
 struct stored_buckets {
   lean_vector<std::size_t> base{};    ///< offset of each bucket, in elements
   lean_vector<std::size_t> blocks{};  ///< number of blocks that each bucket is cut into
@@ -231,17 +232,17 @@ struct stored_buckets {
 /// The place of a parameter within its unit.
 struct entry_place {
   int region = 0;               ///< region of the layout
-  int unit = -1;                ///< unit of the owner, for a tied use; -1: the use's own unit
+  int unit = -1;                ///< for a tied use, the unit of the owner; -1: the use's own unit
   std::size_t in_unit = 0;      ///< offset within the unit's part of the region
   bool is_tied = false;         ///< true for a tied use whose gradients have their own accumulator
   std::size_t accumulator = 0;  ///< offset of that accumulator
 };
 
-/// The places of the parameters of one stage, as if one flat arena had all of them, in elements.
-/// Gradients have an equal layout, and so has the optimizer's state if each rank has all of it.
-/// Neither contains the frozen parameters, which are last. Where ranks hold blocks, `parameters_at`
-/// and `gradients_at` convert a place in the layout to a place in an arena. All code names elements
-/// by their places in the layout.
+/// The places of the parameters of one stage in one flat arena that has all of them, in elements.
+/// Gradients have the same layout, and so has the optimizer's state if each rank has all of it;
+/// both are without the frozen parameters, which are last. If ranks hold only blocks,
+/// `parameters_at` and `gradients_at` convert a place in the layout to a place in an arena. All
+/// code identifies elements by their places in the layout.
 ///
 /// Region over_batch has the parameters whose gradients are summed over the batch axes. Region
 /// over_tensor has the parameters whose gradients are summed over the tensor axis as well, such as
@@ -259,8 +260,8 @@ struct parameter_layout {
 
   lean_vector<entry_place> entries{};
   int units = 0;  ///< number of units of the model
-  /// The offset of a unit's part of a region, at index base_of(region, unit); for parameters and
-  /// for gradients.
+  /// The offset of a unit's part of a region, at index base_of(region, unit). There is one list for
+  /// parameters and one for gradients.
   lean_vector<std::size_t> parameter_base{}, gradient_base{};
   std::array<element_range, 2> regions{};
   lean_vector<bucket> buckets{};  ///< buckets of trained parameters, in order
@@ -312,19 +313,20 @@ struct parameter_layout {
   }
 };
 
-/// Cuts a region into buckets. It goes through the units of each chunk from the last to the first,
-/// in the order of the backward, and closes a bucket as soon as the bucket has `least` elements. A
-/// unit that owns a tied parameter is a bucket of its own, because its gradient is complete only
-/// when the gradients of all uses are. `layout` must already have the offsets of the units.
-/// Example: units 0 to 4 of 400 elements and `least` 1000 make the buckets 2 to 4 and 0 to 1.
+/// Cuts a region into buckets, and returns them. The function visits the units of each chunk from
+/// the last to the first, in the order of the backward, and ends a bucket as soon as it has `least`
+/// elements. A unit that owns a tied parameter is a bucket of its own, because its gradient is
+/// complete only when the gradients of all uses are. `layout` must already contain the offsets of
+/// the units. Example: units 0 to 4 of 400 elements and `least` 1000 make the buckets 2 to 4 and 0
+/// to 1.
 [[gnu::cold]] constexpr lean_vector<bucket> cut_buckets(parameter_layout const& layout, int region,
                                                         element_range const& all,
                                                         static_view<unit_range> chunks,
                                                         lean_vector<int> const& owns_tied,
                                                         std::size_t least) {
   lean_vector<bucket> out;
-  // Units are visited from the last one, so each ends at the beginning of the unit visited before
-  // it.
+  // Units are visited from the last one on, so each unit ends where the unit that was visited
+  // before it begins.
   std::size_t end = all.end();
   for (int c = chunks.size() - 1; c >= 0; --c) {
     bucket open{.region = region};
@@ -349,7 +351,7 @@ struct parameter_layout {
   return out;
 }
 
-/// Lays out the parameters of a stage.
+/// Returns the layout of the parameters of a stage.
 ///
 /// `chunks`: chunks of the stage.
 /// `batch_ranks`: number of blocks into which each unit must be divisible.
@@ -431,8 +433,8 @@ struct parameter_layout {
   return out;
 }
 
-/// Calls action(element_range) for each range of a layout with gradients of one chunk of a stage: a
-/// range of each region, and a range for each of its tied uses.
+/// Calls action(element_range) for each range of gradients that one chunk of a stage has in a
+/// layout: a range of each region, and a range for each tied use in the chunk.
 template <class Action>
 [[gnu::cold]] constexpr void for_each_gradient_range(parameter_layout const& layout,
                                                      static_view<item> items,
@@ -454,8 +456,8 @@ template <class Action>
       action(element_range{place.accumulator, entries[e].local_count()});
 }
 
-/// Returns the number of elements of a stage's longest masked parameter: only one tensor rank sees
-/// its value, the others see zeros.
+/// Returns the number of elements of the longest masked parameter of a stage. A masked parameter is
+/// one whose value only one tensor rank sees, while the others see zeros.
 constexpr std::size_t longest_masked(static_view<item> items, auto const& entries,
                                      static_view<unit_range> chunks) {
   std::size_t longest = 0;
@@ -498,7 +500,7 @@ constexpr lean_vector<owned_block> blocks_of_buckets(lean_vector<bucket> const& 
                                                               coordinates const& place) {
   auto out = blocks_of_buckets(layout.buckets, rules.cut_axes(), grid, place);
   for (std::size_t b = 0; b < out.size(); ++b) {
-    // An arena may hold a longer block; find the part of it that is owned.
+    // An arena may hold a longer block than the rank owns; this code finds the owned part of it.
     auto const& whole = layout.buckets[b].elements;
     std::size_t const offset = out[b].elements.offset - whole.offset;
     auto const place_in = [&](stored_buckets const& at) {

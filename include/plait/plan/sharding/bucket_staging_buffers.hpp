@@ -24,7 +24,7 @@
 
 namespace plait::planning {
 
-/// Selects parameters of a unit by their use in a pass.
+/// Selects the parameters of a unit that a pass uses.
 enum class units_use : int {
   all,     ///< parameters that a forward reads
   passed,  ///< parameters that a backward reads: see bucket_uses
@@ -40,8 +40,8 @@ enum class units_use : int {
 /// Finds the buckets with the parameters that units use or whose gradients they compute.
 class bucket_uses {
  public:
-  /// `passes`: for each entry, nonzero if a backward reads the entry's parameter, because the layer
-  /// computes the gradient with respect to its input or runs again.
+  /// `passes`: for each entry, nonzero if a backward reads the entry's parameter. It does so if the
+  /// layer computes the gradient with respect to its input or runs again.
   [[gnu::cold]] constexpr bucket_uses(parameter_layout const& layout, static_view<item> items,
                                       static_view<parameter_entry> entries,
                                       lean_vector<int> passes = {})
@@ -123,13 +123,15 @@ class bucket_uses {
   return most;
 }
 
-/// The cut of an arena: `is_cut` is true if the policy cuts it, `blocks` is the number of blocks.
+/// The cut of an arena: `is_cut` is true if the policy cuts the arena, and `blocks` is the number
+/// of blocks.
 struct arena_cut {
   bool is_cut = false;
   std::size_t blocks = 1;
 };
 
-/// Assigns the buckets of a layout their places in the arenas of parameters and of gradients.
+/// Determines the places of a layout's buckets in the arenas of parameters and of gradients, and
+/// adds them to the layout.
 [[gnu::cold]] constexpr void store_buckets(parameter_layout& layout, static_view<item> items,
                                            static_view<parameter_entry> entries,
                                            static_view<unit_range> chunks,
@@ -164,7 +166,7 @@ struct arena_cut {
     summed.room = add_room(summed, room_for_two(layout, uses, chunks, 0, units_use::summed));
 }
 
-/// The rules of a plan for the layout of a stage's parameters.
+/// The rules by which a plan lays out the parameters of a stage.
 struct layout_rules {
   placements samples{};
   parameter_rules parameters{};
@@ -172,7 +174,7 @@ struct layout_rules {
   std::size_t least_bucket = 0;  ///< least elements of a bucket; 0: region over_batch is one bucket
 };
 
-/// Lays out the parameters of a stage and their buckets.
+/// Returns the layout of the parameters of a stage, with their buckets.
 ///
 /// `chunks`: chunks of the stage.
 /// `complete`: the mesh with all its sizes.
@@ -192,7 +194,7 @@ struct layout_rules {
                 cut_as(rules.sums_blocks(), rules.summed));
   return layout;
 }
-/// Calls lay_out_stage outside constant expressions; its code is in the runtime.
+/// Calls lay_out_stage at run time; the code of this function is in the runtime library.
 [[gnu::cold]] parameter_layout lay_out_stage_at_run_time(static_view<item> items,
                                                          static_view<parameter_entry> entries,
                                                          static_view<unit_range> chunks,
@@ -224,8 +226,8 @@ class bucket_staging {
     return inside_[0] == number || inside_[1] == number;
   }
   [[nodiscard]] constexpr bool is_at_end(int number) const { return inside_[1] == number; }
-  /// Puts a bucket into the staging buffer without overwriting the buckets in `kept` and `another`.
-  /// Returns false if the bucket does not fit.
+  /// Puts bucket `number` into the staging buffer and sets `at` to its place. The buckets in `kept`
+  /// and the bucket `another` are not overwritten. Returns false if the bucket does not fit.
   [[gnu::cold]] constexpr bool put(int number, few_buckets const& kept, int another,
                                    staging_place& at) {
     auto const stays = [&](int other) {
@@ -255,9 +257,8 @@ class bucket_staging {
   std::size_t last_ = 1;
 };
 
-/// Splits units into ranges, such that the units of a range use the same buckets: of region
-/// over_batch and, for gathers, of the frozen region. A unit that uses no bucket joins the range in
-/// front of it.
+/// Splits units into ranges of units that use the same buckets: buckets of region over_batch and,
+/// for gathers, of the frozen region. A unit that uses no bucket joins the range in front of it.
 [[nodiscard]] [[gnu::cold]] constexpr lean_vector<unit_range> split_by_buckets(
     bucket_uses const& uses, unit_range units, units_use which) {
   lean_vector<unit_range> out;
@@ -278,18 +279,19 @@ class bucket_staging {
   return out;
 }
 
-/// A gather of a bucket of parameters in front of an operation of the passes.
+/// A gather of a bucket of parameters, and the operation of the passes before which it runs.
 struct planned_gather {
-  int before = 0;  ///< number of the operation among the operations of the passes
+  int before = 0;  ///< index, among the operations of the passes, of the operation that the gather
+                   ///< precedes
   int bucket = 0;
   staging_place at{};
 };
 
 /// The gathers of a stage's passes. Under `zero<3>` a rank keeps a block of each bucket, so a
-/// bucket is gathered into a staging buffer in front of an operation that uses it. A bucket that is
-/// still in the buffer is not gathered again. Gathers run one operation ahead. Example: three
-/// buckets and one microbatch need four gathers: buckets 0, 1 and 2 for the forward, and bucket 0
-/// for the backward, since 1 and 2 are still in the buffer.
+/// bucket is gathered into a staging buffer before an operation that uses it. If a bucket is still
+/// in the buffer, it is not gathered again. A bucket is gathered one operation early, if there is
+/// space. Example: three buckets and one microbatch need four gathers: buckets 0, 1 and 2 for the
+/// forward, and bucket 0 for the backward, because 1 and 2 are still in the buffer.
 struct gather_plan {
   /// The gathers of trained parameters in their order, then the gathers of frozen parameters.
   lean_vector<planned_gather> gathers{};
@@ -300,9 +302,9 @@ struct gather_plan {
   lean_vector<int> releases{};  ///< bits of the ends that no later operation reads
 };
 
-/// Adds the gathers of a region's buckets to the plan. In front of each operation it gathers the
-/// buckets that the operation uses, unless the staging buffer still has them. Then it gathers the
-/// buckets of the next operation, if there is space.
+/// Adds the gathers of a region's buckets to the plan. Before each operation the function gathers
+/// the buckets that the operation uses, unless they are still in the staging buffer. Then it
+/// gathers the buckets of the next operation, if there is space.
 ///
 /// `uses`: two bucket numbers for each piece, -1 for none.
 /// `order`: the piece of each operation.
@@ -322,7 +324,7 @@ struct gather_plan {
   };
   for (std::size_t i = 0; i < order.size(); ++i) {
     auto const here = uses_of(i);
-    int ahead = -1;  // bucket that was gathered for the next operation; -1: none
+    int ahead = -1;  // bucket that was gathered early, for the next operation; -1: none
     auto const copy_block = [&](int number) {
       staging_place at;
       if (number < 0 || inside.has(number) || !inside.put(number, here, ahead, at)) return;

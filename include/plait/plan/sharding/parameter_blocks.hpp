@@ -15,8 +15,8 @@
 
 namespace plait::planning {
 
-/// The elements of one parameter that a rank keeps: a rectangle of the whole parameter and its
-/// place in the rank's arena. A vector is one row.
+/// The elements of one parameter that a rank keeps: a rectangle of the whole parameter, and its
+/// place in the rank's arena. For a vector the rectangle has one row.
 struct parameter_rectangle {
   std::size_t row = 0, column = 0;  ///< position of its first element in the parameter
   std::size_t rows = 0, columns = 0;
@@ -28,15 +28,15 @@ struct parameter_rectangle {
                                    parameter_rectangle const&) = default;
 };
 
-/// Returns the number of parts that a parameter consists of; each is cut on its own. Example: a
-/// matrix that joins queries, keys and values has 3.
+/// Returns the number of parts of which a parameter consists; each part is cut separately. Example:
+/// a matrix that joins queries, keys and values has 3.
 [[nodiscard]] constexpr std::size_t parts_of(parameter_entry const& entry) {
   return static_cast<std::size_t>(is_shard(entry.stored) ? entry.stored.parts : 1);
 }
 
-/// Returns the rectangle that a rank of the tensor axis has of part `number` of a parameter, with
-/// places counted from the beginning of the rank's block. Padding is left out, unless
-/// `with_padding` is set.
+/// Returns the rectangle of part `number` of a parameter that a rank of the tensor axis has. Places
+/// are counted from the beginning of the rank's block. Padding is left out unless `with_padding` is
+/// true.
 [[nodiscard]] constexpr parameter_rectangle rectangle_of(parameter_entry const& entry,
                                                          std::size_t number, int block, int ranks,
                                                          bool with_padding = false) {
@@ -114,7 +114,8 @@ constexpr void add_common(parameter_rectangle const& of, element_range const& ra
 }
 
 /// Calls action(place in the whole parameter, place in the arena, length) for each run of elements
-/// that is contiguous in both. `width` is the number of columns of the whole parameter.
+/// that is contiguous both in the parameter and in the arena. `width` is the number of columns of
+/// the whole parameter.
 template <class Action>
 constexpr void for_each_run(parameter_rectangle const& of, std::size_t width, Action action) {
   if (of.columns == width && of.stride == width)
@@ -123,18 +124,18 @@ constexpr void for_each_run(parameter_rectangle const& of, std::size_t width, Ac
     action((of.row + i) * width + of.column, of.place + i * of.stride, of.columns);
 }
 
-/// One parameter on a rank: its entry and copy, the place of its block in the arenas, and the
-/// elements in it.
+/// One parameter on a rank: its entry and its copy, the place of the rank's block in the arenas,
+/// and the elements of the block.
 struct parameter_block {
   int entry = 0;
-  int copy = 0;    ///< number of the repeat's copy, counted from the model's first
+  int copy = 0;    ///< number of the copy of the repeat, counted from the beginning of the model
   int number = 0;  ///< number among all parameters of the model
   std::string name;
   std::size_t offset = 0;  ///< offset and count in elements, padding included
   std::size_t count = 0;
   lean_vector<parameter_rectangle> rectangles;  ///< without the block's padding
 
-  /// Returns the rectangles with places counted from the block's beginning.
+  /// Returns the rectangles, with places counted from the beginning of the block.
   [[nodiscard]] lean_vector<parameter_rectangle> in_block() const;
   /// Returns the number of padding elements at the end of the block. Only the first dimension is
   /// padded, and a padded parameter is cut in one part at most.
@@ -146,7 +147,8 @@ constexpr element_range overlap(element_range const& range, parameter_block cons
   return overlap(range, element_range{parameter.offset, parameter.count});
 }
 
-/// Returns the full name of a parameter: the star of a repeat becomes the copy's number.
+/// Returns the full name of a parameter: `pattern` with the number `copy` in place of the star of a
+/// repeat.
 [[gnu::cold]] std::string name_of_copy(std::string pattern, int copy);
 
 /// Returns the blocks of parameters that a rank of a stage with this layout has, in the order of

@@ -17,9 +17,9 @@
 
 namespace plait::planning {
 
-/// One use of a parameter by one leaf, with the placements that the chosen form gives it on the
-/// tensor axis. On the other axes the policies' `parameter_rules` place all parameters alike. On
-/// the stage axis, only the stage of the leaf holds the parameter; see `placements_of`.
+/// One use of a parameter by one leaf, with the placements on the tensor axis that follow from the
+/// chosen form. On the other axes the policies' `parameter_rules` place all parameters in the same
+/// way. On the stage axis, only the stage of the leaf has the parameter; see `placements_of`.
 struct parameter_entry {
   int leaf = 0;
   int index = 0;  ///< number among the parameters of the leaf
@@ -32,15 +32,16 @@ struct parameter_entry {
   bool is_frozen = false;
 
   [[nodiscard]] constexpr std::size_t local_count() const { return local_rows * local_columns; }
-  /// Returns true if the entry is a parameter, and not a tied use of a parameter.
+  /// Returns true if the entry is a parameter of its own, and not a tied use of another entry's
+  /// parameter.
   [[nodiscard]] constexpr bool is_owner() const { return owner < 0; }
   /// Returns true if the optimizer updates this parameter.
   [[nodiscard]] constexpr bool is_trained() const { return is_owner() && has_gradient(); }
   /// Returns true if the backward computes a gradient of the parameter, so that an optimizer has
   /// states for it.
   [[nodiscard]] constexpr bool has_gradient() const { return !is_frozen && !info.is_buffer(); }
-  /// Returns true if the gradient is summed over the tensor axis as well: a parameter that is used
-  /// as replicate and kept as invariant.
+  /// Returns true if the gradient is summed over the tensor axis as well. This is the case for a
+  /// parameter that layers use as replicate and that is stored as invariant.
   [[nodiscard]] constexpr bool reduced_over_tensor() const {
     return adjoint(transition_between(stored, used)).moves == collective::all_reduce;
   }
@@ -102,8 +103,8 @@ constexpr bool sums_over_samples(auto const& tree) {
   return false;
 }
 
-/// Returns the number of tensors of the whole model, where `counts` returns the number for an
-/// entry; each copy of a repeat has tensors of its own.
+/// Returns the number of tensors of the whole model. `counts` returns the number of tensors to
+/// count for an entry; each copy of a repeat has its own tensors.
 constexpr int count_tensors(auto const& code, auto const& entries, entry_count counts) {
   int count = 0;
   for (auto const& entry : entries) count += counts(entry) * code.items[entry.item].count;
@@ -120,7 +121,7 @@ constexpr std::size_t count_elements(auto const& code, auto const& entries, entr
   return count;
 }
 
-/// Returns the number of tensors of the model that precede the tensors of entry `entry` in copy
+/// Returns the number of tensors of the model that come before the tensors of entry `entry` in copy
 /// `copy`.
 constexpr int number_of_tensor(static_view<item> items, static_view<parameter_entry> entries,
                                entry_count counts, int entry, int copy) {
@@ -136,8 +137,8 @@ constexpr int number_of_tensor(static_view<item> items, static_view<parameter_en
   return number + copy * in_copy + before;
 }
 
-/// Returns the names of the parameters, in the order of the entries; a star stands for the copy's
-/// number.
+/// Returns the names of the parameters, in the order of the entries, with a star in place of the
+/// number of a copy.
 [[gnu::cold]] std::vector<std::string> parameter_names(auto const& tree, auto const& entries) {
   auto const leaves = leaf_names(tree);
   std::vector<std::string> names;
@@ -147,8 +148,8 @@ constexpr int number_of_tensor(static_view<item> items, static_view<parameter_en
   return names;
 }
 
-/// The mistakes in a tie: no earlier layer has the parameter; it has another shape, or another
-/// placement; one of the two is in a repeat; only one of the two is frozen.
+/// The mistakes in a tie: no earlier layer has the parameter; the parameter has another shape or
+/// another placement; one of the two layers is in a repeat; or only one of the two is frozen.
 enum class tie_error : int {
   none,
   unknown_owner,
