@@ -16,7 +16,7 @@
 
 namespace plait::execution {
 
-/// The attention operations that a layer's body may call. \see operations
+/// The operations for attention that a layer's body may call. \see operations
 template <class Rank>
 class attention_operations : public element_operations<Rank> {
   using base = element_operations<Rank>;
@@ -27,8 +27,8 @@ class attention_operations : public element_operations<Rank> {
   using base::base;
   using base::context;
 
-  /// Computes causal self-attention, in which each head has `head_width` columns. A row of qkv
-  /// contains the queries of all heads, then the keys, then the values.
+  /// Computes causal self-attention with heads of `head_width` columns. A row of qkv contains the
+  /// queries of all heads, then the keys of all heads, then the values.
   ///
   /// Shapes: qkv (rows, 3 heads head_width); out (rows, heads head_width); log_sum (rows, heads).
   template <class X, placement Qkv>
@@ -49,7 +49,7 @@ class attention_operations : public element_operations<Rank> {
     put(operation::attention_side_by_side_backward{}, qkv, out, log_sum, dout, dqkv,
         heads_of(out, head_width));
   }
-  /// Lets the device prepare this attention for the shape of qkv, once, before the first pass. A
+  /// Lets the device prepare attention(qkv, ...) for the shape of qkv, before the first pass. A
   /// layer whose bodies call attention(qkv, ...) calls this function in its `prepare`.
   template <class T, placement Qkv>
   void prepare_attention(view_of<T, Qkv> qkv, std::size_t head_width) {
@@ -58,10 +58,10 @@ class attention_operations : public element_operations<Rank> {
         equal_heads{context.sequence, context.batch, qkv.columns / (3 * head_width), head_width});
   }
 
-  /// Computes attention with the heads and the mask of `Groups`, an ext::head_groups. `qkv` are the
-  /// three views of a layer whose inputs are query, key and value. If the query is cut over the
-  /// tensor ranks and key and value are replicate, each rank reads only the key-value head that its
-  /// queries use.
+  /// Computes attention with the heads and the mask that `Groups`, an ext::head_groups, describes.
+  /// `qkv` are the three views of a layer whose inputs are query, key and value. If the query is
+  /// cut over the tensor ranks, while key and value are replicate, each rank reads only the
+  /// key-value head that its queries use.
   ///
   /// Shapes: query and out (rows, heads head_width); key and value (rows, key_value_heads
   ///         head_width); log_sum (rows, heads).
@@ -73,7 +73,7 @@ class attention_operations : public element_operations<Rank> {
               as_operand<false>(log_sum), part.shape);
   }
   /// Computes the gradients of query, key and value. If key and value are replicate, dkey and
-  /// dvalue are partial: they are the sums over the queries of this rank.
+  /// dvalue are partial, because each rank has only the sums over its own queries.
   template <class Groups, class Q, class K, class V, class Dq, class Dk, class Dv>
   void attention_backward(Groups groups, std::tuple<Q, K, V> const& qkv, auto out, auto log_sum,
                           auto dout, std::tuple<Dq, Dk, Dv> const& dqkv) {
@@ -111,7 +111,7 @@ class attention_operations : public element_operations<Rank> {
 
  private:
   /// The part of an attention that this rank computes. `first_key_column` is the first column of
-  /// its heads in a row of key or of value.
+  /// this rank's heads in a row of key or of value.
   struct local_part {
     attention_shape shape;
     std::size_t first_key_column = 0;
@@ -152,7 +152,8 @@ class attention_operations : public element_operations<Rank> {
     return part;
   }
 
-  /// Returns this rank's heads of query, key and value, or of their gradients.
+  /// Returns the columns of query, key and value, or of their gradients, that belong to this rank's
+  /// heads.
   template <bool IsRead, class Views>
   static auto operands_of(Views const& of, local_part const& part) {
     auto const& [q, k, v] = of;

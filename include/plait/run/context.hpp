@@ -10,11 +10,11 @@
 
 namespace plait {
 
-/// The address in the device's memory to which a layer adds its term of the loss, with the weights
-/// of the term.
+/// The address, in the device's memory, of the number to which a layer adds its term of the loss,
+/// and the weights of the term.
 struct loss_sum {
   double* data = nullptr;  ///< null: the layer adds no term
-  /// Weight of the term, divided by its count of targets in the global batch.
+  /// Weight of the term, divided by the count of its targets in the global batch.
   double const* scale = nullptr;
   double const* weights = nullptr;  ///< a weight for each row of the microbatch; null: all are 1
 
@@ -39,7 +39,8 @@ struct loss_sum {
 ///       }
 ///     };
 struct loss_seed {
-  double const* scale = nullptr;    ///< gradient of the job's loss with respect to the layer's sum
+  double const* scale = nullptr;    ///< gradient of the job's loss with respect to the sum that the
+                                    ///< layer adds
   double const* weights = nullptr;  ///< a weight for each row; null: all are 1
   std::size_t samples = 0;          ///< number of sample slots, as in loss_sum
   std::size_t present = 0;
@@ -56,33 +57,36 @@ struct loss_seed {
 
 namespace plait::ext {
 
-/// Returns the factor by which a layer multiplies the gradients of the terms that it adds to `of`.
+/// Returns the factor by which a layer multiplies the gradients of the terms that it adds to the
+/// loss `of`.
 constexpr loss_seed seed_of(loss_sum const& of) {
   return {of.scale, of.weights == nullptr ? nullptr : of.weights + of.first_row, of.samples,
           of.present};
 }
 
-/// The facts, in addition to its operands, on which the result of a layer's body may depend. With
-/// them a body can compute global indices, so its result does not depend on the plan. For example,
+/// Facts, in addition to its operands, that may influence the result of a layer's body. From them a
+/// body can compute global indices, so that its result does not depend on the plan. For example,
 /// dropout draws its random numbers from `seed`, `step`, `site` and the global index of an element.
 struct layer_context {
   std::uint64_t seed = 0;
   std::uint32_t const* step = nullptr;  ///< number of the step, in the device's memory
-  std::uint32_t site = 0;               ///< number of this copy of this layer, unique in the model
+  std::uint32_t site = 0;               ///< number of this copy of this layer, different for all
+                                        ///< layers and copies in the model
   int copy = 0;                         ///< number of the copy within a repeat
   int microbatch = 0;
   bool training = true;
   std::size_t batch = 1;         ///< number of samples of the microbatch on this data rank
   std::size_t first_sample = 0;  ///< global index of the first of these samples
   std::size_t missing = 0;       ///< number of empty sample slots at the end of the microbatch
-  std::size_t all_samples = 0;   ///< number of samples of the global batch; 0: `present()`
-  /// Forward uses running statistics: in evaluation, or if the layer is frozen.
+  std::size_t all_samples = 0;   ///< number of samples of the global batch; 0: the result of
+                                 ///< `present()`
+  /// True if forward uses running statistics: in evaluation, or if the layer is frozen.
   bool reads_buffers = false;
-  bool recomputes = false;  ///< forward recomputes activations that were not kept
+  bool recomputes = false;  ///< true if forward recomputes activations that were not kept
 
-  /// The number of samples of the microbatch on all ranks, for layers that sum over samples; 0:
-  /// other ranks have no samples. `sample_axes` are the mesh axes along which ranks have different
-  /// samples.
+  /// For layers that sum over samples: the number of samples of the microbatch on all ranks; 0:
+  /// only this rank has samples of it. `sample_axes` are the mesh axes along which ranks have
+  /// different samples.
   std::size_t samples_on_all_ranks = 0;
   axis_set sample_axes{};
   std::size_t sequence = 1;  ///< number of positions of a sample, on all tensor ranks together

@@ -12,8 +12,9 @@
 
 namespace plait::execution {
 
-/// Computes the convolution of one rank on any device: it copies the windows of the images as the
-/// columns of a matrix (im2col), and multiplies this matrix by the weight on a device's queue.
+/// Computes the convolution of one rank on any device, with the queue of this device. It copies the
+/// windows of the images to the columns of a matrix (im2col), and multiplies this matrix by the
+/// weight.
 ///
 /// Shapes: x (samples, in.channels, in.height, in.width); w (out_channels, in.patch() / groups); y
 ///         (samples, out_channels, in.out_height(), in.out_width()); room: a workspace of at least
@@ -32,7 +33,8 @@ class convolution {
       auto const patches = patches_of(at, x, room);
       T* const result = at.samples > 1 ? room + block_.patches : y + at.first_result;
       std::size_t const stride = at.samples > 1 ? at.columns : in_.out_map();
-      for_each_group([&](std::size_t g) {  // shapes: (outputs, inputs) (inputs, columns)
+      for_each_group([&](std::size_t g) {  // shapes of the operands: (outputs, inputs) (inputs,
+                                           // columns)
         carry_out(queue_, operation::matmul{}, weight(w, g), group(patches, g, inputs()),
                   matrix<T>{result + g * outputs() * stride, outputs(), at.columns, stride},
                   transposes{}, false);
@@ -52,7 +54,8 @@ class convolution {
       bool const direct = is_direct(at.samples);
       T* const patches = direct ? dx + at.first_sample * in_.image() : room;
       std::size_t const stride = direct ? in_.map() : at.columns;
-      for_each_group([&](std::size_t g) {  // shapes: (inputs, outputs) (outputs, columns)
+      for_each_group([&](std::size_t g) {  // shapes of the operands: (inputs, outputs) (outputs,
+                                           // columns)
         carry_out(queue_, operation::matmul{}, weight(w, g), group(gradient, g, outputs()),
                   matrix<T>{patches + g * inputs() * stride, inputs(), at.columns, stride},
                   transposes{.a = true}, false);
@@ -71,7 +74,8 @@ class convolution {
     for_each_piece(samples, [&](piece const& at) {
       auto const patches = patches_of(at, x, room);
       auto const gradient = results_of(at, dy, room);
-      for_each_group([&](std::size_t g) {  // shapes: (outputs, columns) (columns, inputs)
+      for_each_group([&](std::size_t g) {  // shapes of the operands: (outputs, columns) (columns,
+                                           // inputs)
         carry_out(queue_, operation::matmul{}, group(gradient, g, outputs()),
                   group(patches, g, inputs()),
                   matrix<Sum>{dw + g * outputs() * inputs(), outputs(), inputs()},
@@ -87,7 +91,7 @@ class convolution {
     std::size_t first_sample, samples;
     std::size_t first_row, rows;  ///< range of rows of each output map
     std::size_t columns;          ///< number of columns of the product
-    std::size_t first_result;     ///< index of the first result in y
+    std::size_t first_result;     ///< index in y of the first element that the product computes
   };
   [[nodiscard]] std::size_t outputs() const { return outputs_ / groups_; }
   [[nodiscard]] std::size_t inputs() const { return in_.patch() / groups_; }
@@ -114,7 +118,7 @@ class convolution {
   [[nodiscard]] matrix<T const> weight(T const* w, std::size_t g) const {
     return {w + g * outputs() * inputs(), outputs(), inputs()};
   }
-  /// Returns the rows of group `g` in a matrix that has the rows of all groups.
+  /// Returns the rows that belong to group `g`, from a matrix that has the rows of all groups.
   template <class T>
   static matrix<T const> group(matrix<T const> const& all, std::size_t g, std::size_t rows) {
     return {all.data + g * rows * all.stride, rows, all.columns, all.stride};
@@ -128,9 +132,9 @@ class convolution {
               matrix<T>{to, inner, outer * map}, map);
   }
 
-  /// Returns the windows that a piece reads, as a matrix of shape (in_.patch(), at.columns). If
-  /// windows are single elements and the piece has one sample, the function returns x itself and
-  /// copies nothing.
+  /// Returns the windows of x that a piece reads, as a matrix of shape (in_.patch(), at.columns).
+  /// If windows are single elements and the piece has one sample, nothing is copied: the function
+  /// returns x itself.
   template <class T>
   matrix<T const> patches_of(piece const& at, T const* x, T* room) const {
     T const* const images = x + at.first_sample * in_.image();
@@ -139,7 +143,7 @@ class convolution {
               matrix<T>{room, in_.patch(), at.columns}, in_, at.first_row, at.rows);
     return {room, in_.patch(), at.columns};
   }
-  /// Returns the gradient of a piece's results, as a matrix of shape (outputs_, at.columns).
+  /// Returns the part of dy that belongs to a piece, as a matrix of shape (outputs_, at.columns).
   template <class T>
   matrix<T const> results_of(piece const& at, T const* dy, T* room) const {
     if (at.samples == 1) return {dy + at.first_result, outputs_, at.columns, in_.out_map()};

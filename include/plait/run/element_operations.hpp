@@ -22,8 +22,8 @@
 
 namespace plait::execution {
 
-/// The operations of a layer's body that compute one element or one row at a time, and functions
-/// that return the global position of a view. \see operations
+/// The operations of a layer's body that compute one element or one row at a time. There are also
+/// functions that return the global position of a view. \see operations
 template <class Rank>
 class element_operations {
   template <class T, placement At>
@@ -72,7 +72,7 @@ class element_operations {
     shapes_.equal("copy", named("y", y), named("x", x));
     queue_.copy_bytes(x.data, y.data, x.count() * sizeof(T));
   }
-  /// Sets y to 0, in any placement except partial_max, so that sums can be added to y.
+  /// Sets y to 0, so that sums can be added to y. y may have any placement except partial_max.
   template <class T, placement At>
   void clear(view_of<T, At> y) {
     static_assert(typing::sound_written<T>);
@@ -83,11 +83,11 @@ class element_operations {
   }
   /// Computes out = a + b. out may be a or b.
   void add(auto a, auto b, auto out) { call(operation::add{}, a, b, out); }
-  /// Computes y = f(x...), element by element: f(x, y), f(a, b, y) or f(a, b, c, y). `f` has a
-  /// named type with a PLAIT_HOST_DEVICE call operator, which takes a number of each operand. Its
-  /// member `is_linear` declares that f is linear in all operands together, as a sum is. Its member
-  /// `is_linear_in_last` declares that f is linear in the last operand if the other operands are
-  /// fixed, as a product is. y may be an operand.
+  /// Computes y = f(x...), element by element: map(f, x, y), map(f, a, b, y) or map(f, a, b, c, y).
+  /// The type of `f` has a name and a PLAIT_HOST_DEVICE call operator, which takes one number for
+  /// each operand. The member `is_linear` of this type declares that f is linear in all operands
+  /// together, as a sum is. The member `is_linear_in_last` declares that f is linear in the last
+  /// operand if the other operands are fixed, as a product is. y may be an operand.
   template <class Function, class X, class T, placement At, placement Out>
   void map(Function f, view_of<X, At> x, view_of<T, Out> y) {
     map_onto(f, y, named("x", x), x);
@@ -105,20 +105,20 @@ class element_operations {
     map_onto(f, y, named("a", a), a, b, c);
   }
   /// Computes y[r][c] = f(at, row of each view...), one element at a time. f may depend on the
-  /// global place of the element, and may read its rows at any column. `at` is an
-  /// ext::element_place. A row is an ext::element_row, which f indexes by columns of the whole row,
-  /// even if this rank has only a block of the row. `f` is a function as for `map`.
+  /// global place of the element, which is `at`, an ext::element_place, and it may read the rows at
+  /// any column. A row is an ext::element_row, which f indexes by columns of the whole row, even if
+  /// this rank has only a block of the row. The type of `f` is as for `map`.
   ///
   /// f declares `static constexpr std::size_t block = N;` if it reads only the block of N columns
-  /// that contains its own column, from at.column / N * N on. Then y may be cut by columns in whole
-  /// blocks, and if N is 1, y may be one of the views. If the number of columns of the views
-  /// differs from the number of columns of y, f also declares `read_block`: it reads only the
-  /// `read_block` columns from at.column / block * read_block on. It can declare `static constexpr
+  /// that contains its own column, which starts at column at.column / N * N. Then y may be cut by
+  /// columns in whole blocks, and if N is 1, y may be one of the views. If the views and y have
+  /// different numbers of columns, f also declares `read_block`: it reads only `read_block`
+  /// columns, starting at column at.column / block * read_block. It can declare `static constexpr
   /// std::size_t read_blocks[]` instead, with a number for each view.
   ///
   /// Shapes: y has a row for each row of activations, or one for each position. A view has as many
-  ///         rows as y, or one row for all rows of y. A view that is cut by columns has the columns
-  ///         of y, or as many blocks as y.
+  ///         rows as y, or one row for all rows of y. A view that is cut by columns has the same
+  ///         columns as y, or the same number of blocks.
   template <class Function, class T, placement Out, class... Views>
   void map_at(Function f, view_of<T, Out> y, Views... views) {
     constexpr std::size_t block = typing::block_of<Function>;
@@ -141,9 +141,9 @@ class element_operations {
     map_block(f, of, y, std::index_sequence_for<Views...>{}, views...);
   }
   /// Calls f(columns, pointer to a row of each view...) for every row; if a view has only one row,
-  /// each call gets this row. A pointer is to const if its view has const elements. f is a function
-  /// as for `map`. If f declares `static constexpr bool takes_row = true;`, its first argument is
-  /// the index of the row.
+  /// each call gets this row. A pointer is to const if its view has const elements. The type of f
+  /// is as for `map`. If f declares `static constexpr bool takes_row = true;`, its first argument
+  /// is the index of the row.
   template <class Function, class First, class... Views>
   void rows(Function f, First first, Views... views) {
     static_assert(typing::sound_whole_rows<First::at>);
@@ -163,14 +163,16 @@ class element_operations {
                 strided(views)...);
   }
 
-  /// Runs an operation of the layer's own: calls kernel(queue, views...) with the `queue` of the
-  /// rank's device; on a GPU the queue has the stream to launch on. The kernel only reads a view of
-  /// const elements, may read and write any other view, and must not touch any other memory.
+  /// Runs an operation that the layer defines itself: calls kernel(queue, views...) with the
+  /// `queue` of the rank's device; on a GPU the queue has the stream on which the kernel launches
+  /// its work. The kernel only reads a view of const elements, may read and write any other view,
+  /// and must not touch any other memory.
   ///
-  /// All views have the same placement, with one exception: if some views are cut by rows, other
-  /// views may be replicate if the kernel reads them, or partial if it writes them. A view that the
-  /// kernel reads may be partial only if the kernel declares `is_linear`. If a kernel declares
-  /// `any_placement`, plait checks no placements. The kernel checks the shapes of its views itself.
+  /// All views have the same placement, with one exception: if some views are cut by rows, a view
+  /// that the kernel reads may be replicate, and a view that it writes may be partial. A view that
+  /// the kernel reads may be partial only if the kernel declares `is_linear`. If a kernel declares
+  /// `any_placement`, plait does not check placements. The kernel itself checks the shapes of its
+  /// views.
   template <class Kernel, class... Views>
     requires(!operation::is_row<Kernel>)
   void run(Kernel kernel, Views... views) {
@@ -183,18 +185,19 @@ class element_operations {
   /// for which the device's queue has a kernel. The arguments are the row's operands, as views and
   /// tokens, and then the numbers of the kernel.
   ///
-  /// Errors: an operand whose placement the row does not allow does not compile; size_mismatch if
-  ///         the length of an index differs between two operands.
+  /// Errors: if the row does not allow the placement of an operand, the call does not compile;
+  ///         size_mismatch if the length of an index differs between two operands.
   template <operation::is_row Row, class... Arguments>
   void run(Row row, Arguments... arguments) {
     constexpr auto& indices = operation::indices_of<Row>;
     static_assert(typing::sound_own_row < Row, indices.is_part || indices.count == 0 >);
     call(row, arguments...);
   }
-  /// Runs an operation of the layer's own, with a signature that names the indices of its operands
-  /// as in operation/signature.hpp. The allowed placements and the shapes of the views follow from
-  /// the indices, as in a matrix product: "r i, i j -> r j". A view before "->" is read, and a view
-  /// after it is written; tokens have no indices.
+  /// Runs an operation that the layer defines itself, with a signature: the indices of the
+  /// operands, as in operation/signature.hpp. For example, "r i, i j -> r j" is a matrix product.
+  /// The allowed placements and the shapes of the views follow from the indices. A view whose
+  /// indices are before "->" is read, and a view whose indices are after it is written; tokens have
+  /// no indices.
   ///
   /// Errors: size_mismatch if the length of an index differs between two views.
   ///
@@ -224,8 +227,8 @@ class element_operations {
           Argument, std::is_same_v<typename Argument::memory, typename Rank::device_type::memory>>;
     else return true;
   }
-  /// True if the arguments of an operation have the number, placements, elements and memory that
-  /// the operation's row requires; otherwise an assertion fails.
+  /// True if the number, placements, element types and memory of the arguments are as the
+  /// operation's row requires; otherwise an assertion fails.
   template <class Row, class... Arguments>
   static constexpr bool sound =
       typing::sound_row<Row, Arguments...> && (lies_here<Arguments>() && ... && true);
@@ -249,7 +252,8 @@ class element_operations {
     check_shapes_of<Row>(std::index_sequence_for<Arguments...>{}, arguments...);
   }
 
-  // These are functions, because nvcc does not compile initializer lists in these calls.
+  // These are functions because nvcc does not compile initializer lists in calls such as those
+  // below.
   template <class View>
   static named_shape named(char const* operand, View const& x) {
     return {operand, x.rows, x.columns};
@@ -332,7 +336,8 @@ class element_operations {
               operand_at<typing::block_of<Function>, typing::read_block_of<Function, View>>(
                   y, of, views)...);
   }
-  /// Returns the kernel operand from which map_at reads view x for the elements of y.
+  /// Returns the operand of the kernel for view x, from which map_at reads the values for the
+  /// elements of y.
   template <std::size_t Block, std::size_t Read, class Y, class View>
   auto operand_at(Y const& y, element_block const& of, View const& x) const {
     using element = std::remove_const_t<typename View::element>;

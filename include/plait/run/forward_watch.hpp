@@ -11,14 +11,15 @@
 
 namespace plait::execution {
 
-/// Finds the first layer whose output is not finite in a forward. The passes of the forward call
+/// Finds the first layer in a forward whose output is not finite. The passes of the forward call
 /// look() with the output of each layer.
 ///
 /// Cost:   look() waits for the device and copies the output to the host.
 struct forward_watch {
   bool found = false;
   int microbatch = 0;
-  std::uint32_t site = 0;  ///< greater for a later layer
+  std::uint32_t site = 0;  ///< number of the layer's copy that was checked; greater for a later
+                           ///< layer
   int leaf = 0, copy = 0;
 
   template <class Device, class T>

@@ -30,8 +30,9 @@ class image_operations : public attention_operations<Rank> {
   using base::base;
   using base::context;
 
-  /// Computes y = w * x for each row. `in` describes the windows of the whole input, with the
-  /// channels of all ranks. Each of the `groups` groups of channels is convolved on its own.
+  /// Computes y = w * x for each row, where * is the convolution. `in` describes the windows of the
+  /// whole input, with the channels of all ranks. Each of the `groups` groups of channels is
+  /// convolved separately.
   ///
   /// Shapes: x (rows, channels in.map()); w (outputs, channels / groups in.window()); y (rows,
   ///         outputs in.out_map()); room: a workspace of patch_block_of(in, outputs).room()
@@ -62,16 +63,16 @@ class image_operations : public attention_operations<Rank> {
     check_channels("add_to_maps", named("bias", bias), named("y", y), map);
     put(operation::add_to_maps{}, bias, y, map);
   }
-  /// Adds the sums of dy over rows and maps to `sums`: the gradient of add_to_maps with respect to
-  /// its bias.
+  /// Adds to `sums` the sum of dy over the rows and the map of each channel, which is the gradient
+  /// of add_to_maps with respect to its bias.
   void accumulate_map_sums(auto dy, auto sums, std::size_t map) {
     check_channels("accumulate_map_sums", named("sums", sums), named("dy", dy), map);
     put(operation::accumulate_map_sums{}, dy, sums, map);
   }
 
-  /// Computes y = the largest element of each window of `in`; x may have a block of the channels
-  /// that `in` describes. The padding, which is at most half a window, does not count. If a window
-  /// has a NaN, its result is a NaN.
+  /// Computes y = the largest element of each window of `in`. x may have a block of the channels
+  /// that `in` describes. The padding, which is at most half a window wide, does not count. If a
+  /// window contains a NaN, its result is a NaN.
   ///
   /// Shapes: x (rows, channels in.map()); y (rows, channels in.out_map()).
   void max_pool(window_shape const& in, auto x, auto y) {
@@ -135,7 +136,7 @@ class image_operations : public attention_operations<Rank> {
     put(operation::normalize_sets_parameters{}, dy, x, read(statistics, sets), dgamma, dbeta, sets);
   }
   /// Adds the means and the unbiased variances of a step's normalization sets, each of one channel,
-  /// to the sums in two buffers. The weight of a set is its share of the samples of the global
+  /// to the sums in two buffers. The weight of a set is the share of its samples in the global
   /// batch.
   ///
   /// Errors: size_mismatch for a set of one element, which has no variance.
@@ -156,7 +157,8 @@ class image_operations : public attention_operations<Rank> {
       std::size_t const all = context.present_on_all_ranks();
       if (all * of.map == 1) shapes_.one_of_a_set(name, named("means", means), all, all);
     } else {
-      std::size_t const last = of.present % of.samples_together;  // size of a short last group
+      std::size_t const last = of.present % of.samples_together;  // number of samples in the last
+                                                                  // group, if it is not full
       if (of.map == 1 && (last == 1 || of.samples_together == 1))
         shapes_.one_of_a_set(name, named("means", means), of.samples_together, of.present);
     }
@@ -199,8 +201,8 @@ class image_operations : public attention_operations<Rank> {
               row_of(room.data, of.channels), of);
     return view_of<Kept, Sets>{room.data, 1, of.channels};
   }
-  /// Computes the statistics from both sums over the ranks: writes the mean and the inverse
-  /// standard deviation of each channel to `statistics`.
+  /// Computes the statistics from the sums and the squares, which have been added over the ranks:
+  /// writes the mean and the inverse standard deviation of each channel to `statistics`.
   template <class Kept, placement Sets>
   void statistics_of_samples(std::size_t map, view_of<Kept, Sets> sums, view_of<Kept, Sets> squares,
                              view_of<Kept, Sets> statistics, double epsilon) {
@@ -211,8 +213,8 @@ class image_operations : public attention_operations<Rank> {
     carry_out(queue_, operation::whole_statistics{}, as_operand<true>(sums),
               as_operand<true>(squares), kept(statistics, of), of, epsilon);
   }
-  /// Computes y = gamma (x - mean) / sqrt(variance + epsilon) + beta, with the statistics of each
-  /// channel.
+  /// Computes y = gamma (x - mean) / sqrt(variance + epsilon) + beta, with the mean and the
+  /// variance of each channel from `statistics`.
   void normalize_channels(std::size_t map, auto x, auto statistics, auto gamma, auto beta, auto y) {
     constexpr auto name = "normalize_channels";
     auto const sets = one_set(name, map, named("x", x), named("gamma", gamma), statistics);
@@ -221,8 +223,8 @@ class image_operations : public attention_operations<Rank> {
     put(operation::normalize_sets{}, x, read(statistics, sets), gamma, beta, y, sets);
   }
   /// Computes this rank's summands of the gradients with respect to gamma and beta, and returns
-  /// them in one view of `room`. The gradient with respect to x needs these sums over the samples
-  /// of all ranks, so the caller calls ops.sum_over_samples on the view.
+  /// them in one view of `room`. The gradient with respect to x depends on the sums over the
+  /// samples of all ranks, so the caller then calls ops.sum_over_samples on the view.
   ///
   /// Shapes: as for sums_of_samples; room: at least 2 elements for each channel
   template <class Dy, class X, class Kept, class S, placement Gradient, placement At,
@@ -240,8 +242,8 @@ class image_operations : public attention_operations<Rank> {
               row_of(room.data + of.channels, of.channels), of);
     return view_of<S, Sets>{room.data, 1, 2 * of.channels};
   }
-  /// Computes dx from the `sums` of gradients_of_samples that ops.sum_over_samples has added over
-  /// the ranks. dx may be dy.
+  /// Computes dx from `sums`, the result of gradients_of_samples after ops.sum_over_samples has
+  /// added it over the ranks. dx may be dy.
   void normalize_samples_backward_input(std::size_t map, auto dy, auto x, auto statistics,
                                         auto sums, auto gamma, auto dx) {
     static_assert(typing::sound_gradient<x.at, dx.at>);
@@ -258,9 +260,9 @@ class image_operations : public attention_operations<Rank> {
         row_of(made, of.channels), row_of(made + of.channels, of.channels), gamma, dx, of);
   }
 
-  /// Computes y = gamma (x - mean) / sqrt(variance + epsilon) + beta, with a mean and a variance
-  /// for each channel that do not depend on x, such as running statistics. `statistics` keeps the
-  /// numbers that the gradient needs.
+  /// Computes y = gamma (x - mean) / sqrt(variance + epsilon) + beta. The mean and the variance of
+  /// each channel are arguments and do not depend on x, for example running statistics.
+  /// `statistics` keeps the numbers that the gradient needs.
   void normalize_by(std::size_t map, auto x, auto mean, auto variance, auto gamma, auto beta,
                     auto y, auto statistics, double epsilon) {
     constexpr auto name = "normalize_by";
@@ -300,7 +302,8 @@ class image_operations : public attention_operations<Rank> {
     return row_of(as_operand<true>(statistics).data, 2 * std::max(of.sets(), of.sets_across()));
   }
 
-  /// Returns this rank's part of a convolution, and checks the shapes of its operands.
+  /// Checks the shapes of the operands of a convolution, and returns this rank's part of the
+  /// convolution.
   template <class X, class W, class Y, class Room>
   auto convolution_of(char const* name, window_shape const& in, std::size_t groups, X const& x,
                       W const& w, Y const& y, Room const& room) const {

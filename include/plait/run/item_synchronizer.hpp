@@ -32,10 +32,12 @@ class item_synchronizer {
 
  public:
   using waits = typename waits_of_items<traits.leaves>::waits;
-  /// True if nodes may wait for each other: with one tensor rank they all run on stream::compute.
+  /// True if nodes may wait for each other. With one tensor rank all nodes run on stream::compute,
+  /// so no node waits.
   static constexpr bool has_waits = Setting::leaf::tensor_ranks > 1;
 
-  /// Identifies the list of waits of an item by numbers, so that one function serves all items.
+  /// Identifies the list of waits of an item with numbers and not with a type, so that one function
+  /// serves all items.
   struct planned_waits {
     int item;
     direction way;
@@ -48,7 +50,7 @@ class item_synchronizer {
     if constexpr (has_waits && traits.has_recompute) plan_recompute();
   }
 
-  /// Makes the stream of a node wait for all nodes that it needs.
+  /// Makes the stream of a node wait for all nodes for which this node has to wait.
   [[gnu::noinline]] void keep(planned_waits all, int node) {
     auto const part = all.recompute_bit != 0          ? wait_site::part::recompute
                       : all.way == direction::forward ? wait_site::part::forward
@@ -61,8 +63,8 @@ class item_synchronizer {
   [[gnu::noinline]] void record(planned_waits all, int node) {
     if (planned(all).is_awaited(node)) device_.record(event_of(node), stream_of(node, all.way));
   }
-  /// Calls keep() and record() for the beginning or the end of an item, which are places in the
-  /// list of waits but run no work.
+  /// Calls keep() and record() for the beginning or the end of an item. Both are in the list of
+  /// waits, but they run no work.
   [[gnu::noinline]] void pass_edge(planned_waits all, int edge) {
     keep(all, edge);
     record(all, edge);

@@ -15,7 +15,7 @@
 
 namespace plait::execution {
 
-/// Checks that the mesh of a job is the mesh in which the ranks are launched.
+/// Checks that the mesh of a job equals the mesh with which the ranks are launched.
 ///
 /// Errors: input_error if the meshes differ.
 [[gnu::cold]] void require_fit(mesh const& of_job, mesh const& of_launch);
@@ -34,7 +34,7 @@ constexpr std::size_t samples_together_of() {
 /// Errors: input_error if there are fewer slices than data ranks.
 [[gnu::cold]] void require_slices(int slices, int data_ranks);
 
-/// Adds to `sets` the sets of mesh axes over which a job communicates.
+/// Adds to `sets` the sets of mesh axes over which a job communicates, in any of its parts.
 template <class Plan>
 [[gnu::cold]] void add_axis_sets(axis_sets& sets, mesh const& grid) {
   require_fit(Plan::grid, grid);

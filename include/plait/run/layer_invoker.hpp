@@ -17,28 +17,29 @@
 
 namespace plait::execution {
 
-/// The addresses of the gradients that a body reads and writes.
+/// The addresses of the gradients that a body of a layer reads and writes.
 struct gradient_place {
   std::byte* dy = nullptr;
   std::byte* dx = nullptr;
-  std::byte* added = nullptr;  ///< the other summand, if dx is the sum of a residual
+  std::byte* added = nullptr;  ///< if dx is the sum of a residual's gradients: the address of the
+                               ///< other summand
   /// Gradients of the inputs after the first.
   std::array<std::byte*, ext::input_placements::most_more> more{};
 };
 
 /// Calls the bodies (forward and backward functions) of a layer in one of its forms. A body takes
 /// typed views, with placements, shapes and elements, but a pass knows only addresses. So the
-/// invoker makes the views, from the placements of the form, which are known at compile time, and
-/// from the addresses of a leaf_place. The invoker does not know the model or the layer's position
-/// in the model, so equal layers share the invoker's code. For example, the two layer norms of a
-/// GPT block have one type and one form, so they share one instantiation, and each call passes the
-/// addresses of its own input and parameters.
+/// invoker makes the views from two sources: the placements of the form, which are known at compile
+/// time, and the addresses in a leaf_place. The invoker does not know the model or the layer's
+/// position in the model, so equal layers share the invoker's code. For example, the two layer
+/// norms of a GPT block have one type and one form, so they share one instantiation, and each call
+/// passes the addresses of its own input and parameters.
 ///
 /// If a product also computes the element-wise layer next to it (its epilogue), the invoker adds
 /// the operand of the epilogue to the view of the product's result. It reports an error if the
-/// layer lacks a body, and if a body has not made a move between placements that the form lists.
+/// layer lacks a body, or if a body has not made all moves between placements that the form lists.
 ///
-/// Cost: all layers of one type in one form call the same code; if a model has few of them,
+/// Cost: all layers of one type in one form call the same code. If a model has few of them,
 ///       compilers inline the body into the step.
 template <class Setting, class Rank, class Formed, int More = 0>
 struct layer_invoker {
@@ -65,9 +66,9 @@ struct layer_invoker {
   using read = slot_access<Setting, Formed, More, true>;
   using scratch = slot_access<Setting, Formed, More, false, slot_list::scratch>;
 
-  /// Returns the view that the layer writes, together with the operand of its epilogue. For a loss
-  /// it returns the address of the loss's sum instead. `other`: the address to which the epilogue
-  /// writes, or the address of the summand that the epilogue adds.
+  /// Returns the view that the layer writes, together with the operand of the epilogue if there is
+  /// one. For a loss, returns the address of the loss's sum instead. `other`: the address to which
+  /// the epilogue writes, or the address of the summand that the epilogue adds.
   template <class Epilogue>
   static auto output(place const& at, layer_context const& context,
                      [[maybe_unused]] std::byte* other) {
@@ -117,7 +118,7 @@ struct layer_invoker {
                                                                           at.stage.rows);
   }
 
-  /// Returns the gradients of the inputs, which the layer writes: a view, a view for each of
+  /// Returns the gradients of the inputs, which the layer writes: one view, a view for each of
   /// several inputs, or a view together with the operand of the epilogue.
   template <class Epilogue>
   static auto input_gradient(gradient_place const& of, std::size_t rows,
@@ -144,10 +145,10 @@ struct layer_invoker {
           dx, view_at<Setting, seen_mapped>(mapped, Epilogue::x, rows), {}, kept};
     }
   }
-  /// Calls `backward_input`, or `backward` if the layer lacks backward_input. `epilogue`: the
-  /// addresses of the element-wise layer that is the epilogue; `mapped`: the address of the
-  /// epilogue's output. `Joint`: true calls `backward`, which also adds the gradients of the
-  /// parameters.
+  /// Calls `backward_input`, or `backward` if the layer lacks backward_input. If `Joint` is true,
+  /// calls `backward`, which also adds the gradients of the parameters. `epilogue`: the addresses
+  /// of the element-wise layer that is the epilogue; `mapped`: the address of the epilogue's
+  /// output.
   template <class Epilogue, bool Joint>
   static void backward_input(operations_type& ops, place const& at, gradient_place const& of,
                              place const* epilogue, std::byte* mapped) {

@@ -19,11 +19,12 @@
 #include "plait/tensor/view.hpp"
 
 // The views that a layer's bodies get as arguments. The templates depend on a layer, its form and
-// the types of the job, but not on the model: the position of the layer in the model is a function
-// argument. So layers of one type in one form share one instantiation, whose name is short.
+// the types of the job, but not on the model, because the position of the layer in the model is a
+// function argument. So all layers of one type in one form share one instantiation, whose name is
+// short.
 namespace plait::execution {
 
-/// The types that all layers of a job share.
+/// The types that all layers of a job have in common.
 template <class Memory, class Element, class Sum, int TensorRanks>
 struct leaf_setting {
   using memory = Memory;
@@ -35,7 +36,7 @@ struct leaf_setting {
       std::conditional_t<Which == slot_element::compute, Element, accumulate_t<Element>>;
 };
 
-/// A layer in one of its forms.
+/// A layer together with one of its forms.
 template <class Layer, int Form>
 struct formed_layer {
   using layer = Layer;
@@ -50,9 +51,9 @@ struct formed_layer {
   static constexpr planning::value input{info.inputs[Index], inputs_at[Index]};
 };
 
-/// Stands for the layer of an epilogue if there is no epilogue. An epilogue is an element-wise
-/// layer that a product computes while it stores its result: in a forward the layer after the
-/// product, in a backward the layer before it.
+/// Is used in place of the layer of an epilogue if there is no epilogue. An epilogue is an
+/// element-wise layer that a product computes while it stores its result: in a forward the layer
+/// after the product, in a backward the layer before it.
 struct no_epilogue {};
 /// The addition of a residual connection, as a node of its own or as an epilogue. The forward pass
 /// computes the sum at the residual's end, where a matrix product may do the addition as its
@@ -78,7 +79,7 @@ struct stage_buffers {
   std::size_t rows = 0;             ///< number of rows of a microbatch
 };
 
-/// The addresses of one layer of one unit in a pass.
+/// The addresses that one layer of one unit uses in a pass.
 template <class Setting>
 struct leaf_place {
   using slots = std::array<std::size_t, slots_info::most_slots>;
@@ -93,7 +94,7 @@ struct leaf_place {
   std::array<std::byte*, ext::input_placements::most_more> more{};  ///< the inputs after the first
 };
 
-// Structs, because g++ 12 crashes if an alias calls a function for its value.
+// These are structs, because g++ 12 crashes if an alias calls a function to compute its value.
 template <class Setting, value_kind Kind, placement At, bool IsConst>
 struct shown_value {
   static constexpr placement shown_at = view_placement_of_value(At);
@@ -143,9 +144,9 @@ auto several_inputs(auto const& first, auto const& other) {
   }
 }
 
-/// Returns the input of a layer as the layer's body gets it: a view, or several views if the layer
-/// has `More` inputs besides the first. The second input of a loss is the targets of the
-/// microbatch.
+/// Returns the input of a layer in the form in which the layer's body gets it: a view, or several
+/// views if the layer has `More` inputs after the first. The second input of a loss is the targets
+/// of the microbatch.
 template <class Setting, class Formed, int More>
 auto input_of(leaf_place<Setting> const& at) {
   using memory = typename Setting::memory;
@@ -176,7 +177,7 @@ auto input_of(leaf_place<Setting> const& at) {
   }
 }
 
-/// The members `l.p` and `l.dp` of a body's argument.
+/// The type of the members `l.p` and `l.dp` of a body's argument.
 template <class Setting, class Formed, bool IsGradient>
 struct parameter_access {
   stage_buffers<Setting> const& stage;
@@ -191,7 +192,7 @@ struct parameter_access {
     static_assert(index >= 0,
                   "p[Parameter{}]: the layer has no such parameter; list it in parameter_list");
     if constexpr (index >= 0) {
-      static constexpr auto used =  // static, so that calls need not store the value
+      static constexpr auto used =  // static, so that a call need not store the value
           planning::used_parameter(Formed::info, Formed::form, index, Setting::tensor_ranks);
       auto const& place = places[index];
       if constexpr (IsGradient) {
@@ -213,7 +214,7 @@ struct parameter_access {
 /// The list from which a slot_access reads: the layer's saved slots, or its scratch slots.
 enum class slot_list : int { saved, scratch };
 
-/// The members `l.saved` and `l.scratch` of a body's argument.
+/// The type of the members `l.saved` and `l.scratch` of a body's argument.
 template <class Setting, class Formed, int More, bool IsConst, slot_list List = slot_list::saved>
 struct slot_access {
   leaf_place<Setting> const& at;

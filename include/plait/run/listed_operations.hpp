@@ -18,7 +18,8 @@
 
 namespace plait::execution {
 
-// A type whose name compilers print in the error for a move that the form does not list.
+// The name of this type is printed by compilers in the error for a move that the form does not
+// list.
 template <class T, placement From, placement To>
 struct unlisted_move {};
 template <class Layer, printed_text Label, class Form, class Move>
@@ -39,7 +40,7 @@ struct form_at;
 template <class... Forms, std::size_t Index>
 struct form_at<forms<Forms...>, Index> : std::tuple_element<Index, std::tuple<Forms...>> {};
 
-/// A move between placements that a body has made. Equal placements mean that the body ended
+/// A move between placements that a body has made. If both placements are equal, the body ended
 /// without making move `number`.
 struct made_move {
   layer_body body{};
@@ -48,7 +49,7 @@ struct made_move {
   std::size_t count = 0, rows = 0;
 };
 
-/// The moves that a form lists for one body, as indices of clauses of the form.
+/// The moves that a form lists for one body. Each is given by the index of its clause in the form.
 struct listed_moves {
   int at[form_info::most_inner]{};
   int count = 0;
@@ -60,7 +61,7 @@ constexpr listed_moves moves_of(form_info const& form, layer_body body) {
   return out;
 }
 
-/// Throws an error that compares the move that a body made with the move that its form lists.
+/// Throws an error that names both the move that a body made and the move that its form lists.
 [[noreturn]] [[gnu::cold]] void fail_move(std::string const& layer, form_info const& form,
                                           made_move const& made);
 
@@ -74,7 +75,7 @@ using with_sums =
 /// placements that the form lists for this body. The body must make each listed move once, in the
 /// order of the list.
 ///
-/// Cost: a move compares three integers; no comparison if the form lists no moves.
+/// Cost: a move compares three integers. If the form lists no moves, nothing is compared.
 template <class Operations, class Element, class Formed, layer_body Body = layer_body::forward>
 class listed_operations final : public with_sums<Operations, Element, Formed, Body> {
   static constexpr auto& form = Formed::form;
@@ -85,7 +86,7 @@ class listed_operations final : public with_sums<Operations, Element, Formed, Bo
   explicit listed_operations(Operations const& ops) : base(ops) {}
 
   /// Brings x to placement `To` in place, by a sum or a maximum over the tensor axis, and returns a
-  /// view of the result. If x has this placement already, nothing is sent.
+  /// view of the result. If x already has this placement, nothing is sent.
   ///
   /// Errors: plait::error on every rank if the move is not the next move that the form lists.
   template <placement To, class T, placement From, class Memory>

@@ -10,7 +10,7 @@
 
 namespace plait::execution {
 
-/// The shape of a whole matrix of values, of which the ranks of one group have blocks.
+/// The shape of a whole matrix of values, whose blocks are distributed over the ranks of one group.
 struct whole_shape {
   std::size_t rows = 0, width = 0;
   [[nodiscard]] constexpr std::size_t count() const { return rows * width; }
@@ -60,8 +60,9 @@ struct mover {
     else copy_columns(at, r, shape.rows, from, all, false);
   }
 
-  /// Returns the address of all blocks of a whole matrix, one after the other; unpack() does the
-  /// reverse. Blocks of rows already have this order, so they are not copied.
+  /// Returns the address of a buffer with all blocks of a whole matrix, one after the other. Blocks
+  /// of columns are copied to the staging buffer; blocks of rows already have this order, so the
+  /// function returns the matrix itself. unpack() does the reverse.
   T const* pack(placement at, T const* all) const {
     if (at.index == dim::sequence) return all;
     for (std::size_t r = 0; r < ranks(); ++r) take_block(at, r, all, staging + r * block());
@@ -87,8 +88,8 @@ void move_in_place(Comm& comm, std::span<T> values) {
   comm.all_reduce(values, moves == collective::all_reduce ? reduction::sum : reduction::max);
 }
 
-/// Brings a value from placement `From` to placement `To`, by the collective or the local copy that
-/// the transition table has for these placements. An entry of this table is a row.
+/// Brings a value from placement `From` to placement `To`, with the collective or the local copy
+/// that the transition table contains for these placements. An entry of this table is called a row.
 ///
 /// Shapes: in, out: the local blocks of a value of `shape`. out may be in if the row is none,
 ///         all_reduce or mask. A rank that has no part of the value may pass null. staging:

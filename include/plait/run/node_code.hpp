@@ -10,15 +10,15 @@
 #include "plait/run/layer_views.hpp"
 #include "plait/run/node_facts.hpp"
 
-// The nodes of a plan as types, which are template arguments of the code that runs them. They
-// contain the facts on which this code depends and not the plan itself, so the function for an item
-// has a short name. If the name contained a model of 128 layers, it would be 10 kB long, and
+// The nodes of a plan as types, which are template arguments of the code that runs them. The types
+// contain the facts on which this code depends and not the plan itself, so that the function for an
+// item has a short name. If the name contained a model of 128 layers, it would be 10 kB long, and
 // compilers would need more time for the name than for the code.
 namespace plait::execution {
 
 /// Returns the facts from which the code for node `number` of a plan is compiled. With several
 /// tensor ranks the code looks up the addresses of values at run time (stage_memory::value_data).
-/// Then the facts omit the places of values, so that the names of functions are shorter.
+/// The facts then omit the places of values, so that the names of functions are shorter.
 template <class Plan>
 constexpr node_facts facts_of(int number) {
   auto out = facts_and_waits(ir_of<Plan>, waits_of_plan<Plan>, number);
@@ -63,7 +63,7 @@ template <class Plan, int Number>
 using single_node_of =
     single_node<facts_of<Plan>(Number), typename work_of_node<Plan, Number>::type>;
 
-/// Stands for an optional node of a node_code, such as an epilogue, if there is none.
+/// Is used in place of an optional node of a node_code, such as an epilogue, that does not exist.
 struct no_node {
   using work = no_epilogue;
 };
@@ -78,18 +78,19 @@ struct node_if<Plan, Number, true> {
 };
 
 /// A node as a type, with the other nodes that the code of this node also carries out. A product
-/// can store the result of the element-wise layer after it, because the result is still in
-/// registers: then the forward of the layer is the product's `forward_epilogue`, and the code of
-/// the layer itself does nothing in a forward (`is_done_forward`). In a backward the order is
-/// reversed: the product after an element-wise layer also multiplies by the layer's derivative
-/// (`backward_epilogue`, `is_done_backward`). `postponed` is the node whose gradients of parameters
-/// are computed after the backward of this node, while this node communicates. A node that does not
-/// exist is `no_node`.
+/// can also compute the element-wise layer after it, because the product's result is still in
+/// registers. Then this layer is the product's `forward_epilogue`, and the code of the layer itself
+/// does nothing in a forward (`is_done_forward`). In a backward the order is reversed: the product
+/// after an element-wise layer also multiplies by the layer's derivative (`backward_epilogue`,
+/// `is_done_backward`). `postponed` is the node whose gradients of parameters are computed after
+/// the backward of this node, while this node communicates. A node that does not exist is
+/// `no_node`.
 ///
 /// For example, in linear (node 0), gelu (1), linear (2), node 1 is the forward_epilogue of node 0
 /// and the backward_epilogue of node 2. If a move (3) precedes a column-parallel linear (4),
-/// `postponed` of node 3 is node 4: the backward of node 4 computes its input's gradient, node 3
-/// sums that over the tensor ranks, and meanwhile the gradient of the weight of node 4 is computed.
+/// `postponed` of node 3 is node 4: the backward of node 4 computes the gradient of its input, node
+/// 3 sums this gradient over the tensor ranks, and meanwhile the gradient of node 4's weight is
+/// computed.
 template <class Node, class Forward, class Backward, class Postponed, bool IsDoneForward,
           bool IsDoneBackward, bool IsPostponed>
 struct node_code {
@@ -98,8 +99,9 @@ struct node_code {
   using forward_epilogue = Forward;
   using backward_epilogue = Backward;
   using postponed = Postponed;
-  /// The first two are true if another node's code carries out this node in a forward, and in a
-  /// backward. The third is true if the gradients of this node's parameters are postponed.
+  /// `is_done_forward`, `is_done_backward`: true if the code of another node carries out this node
+  /// in a forward, or in a backward. `is_postponed`: true if the gradients of this node's
+  /// parameters are computed later.
   static constexpr bool is_done_forward = IsDoneForward, is_done_backward = IsDoneBackward,
                         is_postponed = IsPostponed;
 };

@@ -15,7 +15,7 @@
 
 namespace plait::execution {
 
-/// The facts of a plan, in addition to its nodes, on which the code of its stages depends.
+/// The facts of a plan on which the code of its stages depends, except the facts of single nodes.
 struct stage_traits {
   int leaves = 0, entries = 0;
   bool has_chunks = false;  ///< a stage has several chunks
@@ -25,8 +25,8 @@ struct stage_traits {
   bool reads_buffers = false;  ///< layers may read layer_context::reads_buffers
 };
 
-/// The traits of a stage and the types of a job. The model is left out, because its type would be a
-/// part of the name of each function.
+/// The traits of a stage and the types of a job. The model is not included, because its type would
+/// then be a part of the name of each function.
 template <class LeafSetting, stage_traits Traits>
 struct stage_setting {
   using leaf = LeafSetting;
@@ -58,12 +58,12 @@ struct node_waits {
 };
 
 /// The constants from which the code for one node is compiled. A node runs in every unit for every
-/// microbatch, so its code should not look up facts that the plan has fixed. These facts are a
-/// template argument of the node's code, and its branches on them are `if constexpr`. They are
-/// plain numbers without the model, so that the names of functions stay short. For example, in a
-/// plan of one tensor rank, `forward.waits` of a layer norm is false, so there is no code for
-/// waits, and `in.value` states that the layer norm's input is the unit's input, a kept value or a
-/// transient value.
+/// microbatch, so its code should not look up facts that the plan has determined. These facts are a
+/// template argument of the node's code, and branches on them are `if constexpr`. They are plain
+/// numbers without the model, so that the names of functions stay short. For example, in a plan of
+/// one tensor rank, `forward.waits` of a layer norm is false, so there is no code for waits, and
+/// `in.value` tells if the layer norm's input is the unit's input, a kept value or a transient
+/// value.
 struct node_facts {
   int number = 0;  ///< index in the program
   int item = 0;
@@ -72,7 +72,7 @@ struct node_facts {
   bool gives_gradient = false;  ///< the backward computes the gradient of the node's input
   bool is_tokens = false;       ///< the node's input consists of tokens
   node_waits forward{}, backward{};
-  node_waits parameters{};  ///< waits of postponed gradients of parameters
+  node_waits parameters{};  ///< waits of the postponed computation of gradients of parameters
 
   // For leaves only:
   int leaf = -1;
@@ -80,9 +80,9 @@ struct node_facts {
   bool is_loss = false;
   bool is_trained = false;
   bool has_scratch = false;
-  bool has_parameters = false;  ///< the leaf's backward can read the leaf's parameters
+  bool has_parameters = false;  ///< the leaf's backward may read the leaf's parameters
   bool has_prepare = false;
-  int slot_recomputed = -1;  ///< the first saved slot that a plan may recompute; -1: none
+  int slot_recomputed = -1;  ///< index of the first saved slot that a plan may recompute; -1: none
   int more_count = 0;        ///< number of inputs after the first
 };
 
@@ -91,8 +91,8 @@ template <int Leaves>
 struct waits_of_items {
   using waits = item_waits<program<Leaves>::most_nodes>;
 
-  // A separate flag, because with -fsanitize=undefined g++ cannot compare the pointer `list` with
-  // null in constant expressions.
+  // This is a separate flag, because with -fsanitize=undefined g++ cannot compare the pointer
+  // `list` with null in constant expressions.
   bool has_any = false;
   planned_wait const* list = nullptr;
   int const* first = nullptr;  ///< index in `list` of the first wait of each item
@@ -142,8 +142,8 @@ inline constexpr plan_waits_of_nodes<Plan::leaf_count> waits_of_plan{
   out.is_loss = leaf.is_loss;
   out.is_trained = leaf.is_trained();
   out.has_scratch = leaf.scratch.own.size() > 0;
-  // If ranks keep only blocks of parameters, the blocks are not gathered for a backward that
-  // computes no gradient of the input.
+  // If ranks keep only blocks of parameters, a backward that computes no gradient of the input does
+  // not gather the blocks.
   out.has_parameters = !plan.rules.keeps_blocks() || gives_gradient;
   out.has_prepare = leaf.has_prepare;
   for (int k = leaf.saved.own.size() - 1; k >= 0; --k)
@@ -163,9 +163,9 @@ template <int Leaves>
   };
   auto const ahead = all.forward.of(out.item), back = all.backward.of(out.item);
   out.forward = find(ahead, number);
-  // The waits between the nodes of an item change when only some of the nodes are recomputed, and
-  // are then looked up at run time. So if the item has any waits, the code of each node must
-  // contain the look-up.
+  // If only some of the nodes of an item are recomputed, the waits between the nodes are different
+  // and are looked up at run time. So if the item has any waits, the code of each node must contain
+  // the look-up.
   if (plan.recomputed.size() > 0)
     out.forward.waits = out.forward.is_awaited = ahead.list.size() > 0;
   out.backward = find(back, number);

@@ -14,8 +14,8 @@
 
 namespace plait::execution {
 
-/// An operand of a matrix product: a view, and a flag that is true if the product reads the view
-/// transposed.
+/// An operand of a matrix product: a view, and a flag that is true if the product reads the
+/// transpose of the view.
 template <class View>
 struct operand {
   using element = std::remove_const_t<typename View::element>;
@@ -31,8 +31,8 @@ struct operand<transposed_view<View>> {
   static View const& of(transposed_view<View> const& x) { return x.of; }
 };
 
-/// Wraps a function that devices call for each row of a matrix, and passes the index of the row to
-/// this function.
+/// Wraps a function that devices call for each row of a matrix: the index of the row becomes the
+/// first argument of the function.
 template <class Function, class T>
 struct numbered_rows {
   Function f;
@@ -54,8 +54,8 @@ auto in_role(View const& of) {
   else return of;
 }
 
-/// Converts an argument of an operation for the device's queue: views and tokens become matrices,
-/// and other arguments are returned unchanged.
+/// Converts an argument of an operation to the form that the device's queue takes: views and tokens
+/// become matrices, and other arguments are returned unchanged.
 template <bool IsRead, class T, placement At, class Memory>
 auto as_operand(view<T, At, Memory> const& of) {
   return matrix<std::conditional_t<IsRead, T const, T>>{of.data, of.rows, of.columns};

@@ -28,12 +28,12 @@
 namespace plait::execution {
 
 /// The operations that a body (a forward or backward function) of a layer may call on its views.
-/// Each operation checks at compile time that the placements of its operands allow it, then checks
-/// that their shapes fit, and runs on the device. A view that is only read may have const elements
-/// or not.
+/// Each operation checks at compile time that the placements of its operands are allowed, then
+/// checks at run time that their shapes fit, and then runs on the device. The elements of a view
+/// that an operation only reads may be const.
 ///
 /// Operations with `_backward` in their names compute gradients. Operations with an argument `sums`
-/// add to its contents.
+/// add to the contents of this argument.
 ///
 /// Shapes: views are matrices (rows, columns); the rows of activations are positions times samples.
 /// Errors: a wrong combination of placements does not compile; a wrong combination of shapes throws
@@ -47,11 +47,11 @@ class operations : public image_operations<Rank> {
   using token_input = token_view<memory>;
 
  public:
-  /// The value of a number of columns that means all columns: a row has no padding.
+  /// The number of columns that stands for all columns: no columns at the end of a row are padding.
   static constexpr std::size_t all_columns = std::numeric_limits<std::size_t>::max();
 
-  /// Makes the operations for a body of layer `leaf` of the plan, on stream::compute. `body` names
-  /// the body in messages ("mlp.c_fc backward").
+  /// Makes the operations for a body of layer `leaf` of the plan, on stream::compute. `body` is the
+  /// name of the body in messages, for example "mlp.c_fc backward".
   operations(Rank& on, layer_context const& where, int leaf, char const* body = "")
       : base(on, where, leaf, body), rank_(on), leaf_(leaf) {}
 
@@ -61,8 +61,8 @@ class operations : public image_operations<Rank> {
   using base::first_row;
   using base::positions;
 
-  /// Computes out = a b. Write transposed(a) for the transpose of a. `out` is a view, or the y or
-  /// dx that a layer with `takes_epilogue` received.
+  /// Computes out = a b. To use the transpose of a, write transposed(a). `out` is a view, or the y
+  /// or dx that a layer with `takes_epilogue` received.
   template <class A, class B, class Out>
   void matmul(A a, B b, Out out) {
     constexpr auto name = "matmul";
@@ -81,8 +81,8 @@ class operations : public image_operations<Rank> {
     if constexpr (requires { out.of; }) product(name, a, b, y, epilogue_of(name, row.data, out));
     else product(name, a, b, y, epilogue<std::remove_const_t<T>>{.row = row.data});
   }
-  /// Adds the matrix product a b to out. Layers add up the gradients of their parameters with this
-  /// function.
+  /// Adds the matrix product a b to out. Layers use this function to add up the gradients of their
+  /// parameters.
   template <class A, class B, class T, placement Out>
   void accumulate_matmul(A a, B b, view_of<T, Out> out) {
     product("accumulate_matmul", a, b, out, !begins(out.data));
@@ -103,10 +103,11 @@ class operations : public image_operations<Rank> {
     if constexpr (swapped) product(name, transposed(dy), x, out, accumulates, sums);
     else product(name, transposed(x), dy, out, accumulates, sums);
   }
-  /// Makes the next product that adds to `gradient` overwrite the contents of `gradient` instead,
-  /// because these belong to an earlier step or microbatch.
+  /// Makes the next product that is added to `gradient` overwrite `gradient` instead, because its
+  /// contents belong to an earlier step or microbatch.
   void begin_by_product(void const* gradient) { not_begun_ = gradient; }
-  /// Checks that the body has computed the product that overwrites the gradient.
+  /// Checks that the body has computed the product that overwrites the gradient (see
+  /// begin_by_product).
   ///
   /// Errors: plait::error if the body has not.
   void require_begun() const {
@@ -115,7 +116,8 @@ class operations : public image_operations<Rank> {
 
   /// Adds `row` to each row of y.
   void add_row(auto row, auto y) { call(operation::add_row{}, row, y); }
-  /// Adds the sum of the rows of dy to `sums`: the gradient of add_row with respect to its row.
+  /// Adds the sum of the rows of dy to `sums`, which is the gradient of add_row with respect to
+  /// `row`.
   void accumulate_column_sums(auto dy, auto sums) {
     call(operation::accumulate_column_sums{}, dy, sums);
   }
@@ -136,9 +138,9 @@ class operations : public image_operations<Rank> {
   void layer_norm_backward_parameters(auto dy, auto x, auto statistics, auto dgamma, auto dbeta) {
     call(operation::layer_norm_backward_parameters{}, dy, x, statistics, dgamma, dbeta);
   }
-  /// Computes dx and adds the gradients of gamma and beta to dgamma and dbeta, in one call, so that
-  /// the device may read dy and x only once. dx may be dy. dx is a view, or the `dx` that a layer
-  /// with `takes_sum` received.
+  /// Computes dx and adds the gradients of gamma and beta to dgamma and dbeta. It does so in one
+  /// call, so that the device may read dy and x only once. dx may be dy. dx is a view, or the `dx`
+  /// that a layer with `takes_sum` received.
   void layer_norm_backward(auto dy, auto x, auto statistics, auto gamma, auto dx, auto dgamma,
                            auto dbeta) {
     using element = typename decltype(x)::element;
@@ -153,8 +155,8 @@ class operations : public image_operations<Rank> {
     }
   }
 
-  /// Computes y = gamma * x * inverse for each row. `inverse` keeps 1 / sqrt(mean of the squares +
-  /// epsilon) of the row.
+  /// Computes y = gamma * x * inverse for each row. `inverse` receives 1 / sqrt(mean of the squares
+  /// + epsilon) of each row.
   void rms_norm(auto x, auto gamma, auto y, auto inverse, double epsilon) {
     call(operation::rms_norm{}, x, gamma, y, inverse, epsilon);
   }
@@ -171,14 +173,15 @@ class operations : public image_operations<Rank> {
   void gather_rows(token_input ids, auto table, auto out) {
     call(operation::gather_rows{}, ids, table, out, first_row(table));
   }
-  /// Adds row r of dout to row ids[r] of dtable: the gradient of gather_rows with respect to its
-  /// table.
+  /// Adds row r of dout to row ids[r] of dtable, which is the gradient of gather_rows with respect
+  /// to `table`.
   void scatter_add_rows(token_input ids, auto dout, auto dtable) {
     call(operation::scatter_add_rows{}, ids, dout, dtable, first_row(dtable));
   }
 
-  /// Computes y = x + the table's row for the position of each row. The table has a row for each
-  /// position of the sequence or, if it is cut by rows like x, for each local position. y may be x.
+  /// Computes y = x + the row of the table for the position of each row of x. The table has a row
+  /// for each position of the sequence or, if it is cut by rows like x, for each local position. y
+  /// may be x.
   void add_positions(auto x, auto table, auto y) {
     static_assert(
         base::template sound<operation::add_positions, decltype(x), decltype(table), decltype(y)>);
@@ -197,7 +200,8 @@ class operations : public image_operations<Rank> {
               as_operand<false>(rows), context.batch);
   }
 
-  /// Fails to compile, because the layer declares no term in the loss; see term_operations.
+  /// Fails to compile, because the layer does not declare that it has a term in the loss; see
+  /// term_operations.
   template <class View>
   void add_to_loss(View) {
     static_assert(!std::is_same_v<View, View>,
@@ -251,7 +255,7 @@ class operations : public image_operations<Rank> {
     carry_out(queue_, operation::cross_entropy_statistics{}, classes_of(logits, classes),
               as_operand<true>(labels), as_operand<false>(max), as_operand<false>(terms), target);
   }
-  /// Adds to the loss scale * the sum over the rows of weight * -log(probability of the label).
+  /// Adds to the loss the sum over all rows of scale * weight * -log(probability of the label).
   template <class Target = one_hot_target>
   void cross_entropy(auto terms, token_input labels, std::int32_t ignored, loss_sum loss,
                      Target target = {}) {
@@ -268,8 +272,8 @@ class operations : public image_operations<Rank> {
               as_operand<true>(labels), row_of(loss.scale), row_of(loss.weights, terms.rows),
               row_of(loss.data), target, ignored);
   }
-  /// Computes the gradient of cross_entropy with respect to the logits. dlogits may be logits. It
-  /// is 0 from column `classes` of the whole row on.
+  /// Computes the gradient of cross_entropy with respect to the logits. dlogits may be logits. From
+  /// column `classes` of the whole row on, the gradient is 0.
   template <class Target = one_hot_target>
   void cross_entropy_backward(auto logits, token_input labels, auto max, auto terms,
                               std::int32_t ignored, plait::loss_seed seed, auto dlogits,
@@ -297,8 +301,8 @@ class operations : public image_operations<Rank> {
 
   /// Applies dropout: y = 0 with the given probability, and y = x / (1 - probability) otherwise.
   /// The random number of an element depends on its global index, so it does not depend on the
-  /// plan. The backward calls the same function with dy for x and dx for y. In evaluation y = x. y
-  /// may be x. `width` is the number of columns of a whole row, of which x may have a block.
+  /// plan. For the backward, call the same function with dy as x and dx as y. In evaluation y = x.
+  /// y may be x. `width` is the number of columns of a whole row, of which x may have a block.
   void dropout(auto x, auto y, double probability, std::size_t width) {
     constexpr auto name = "dropout";
     named_shape const like = named("x", x);
@@ -311,16 +315,16 @@ class operations : public image_operations<Rank> {
          probability, block);
   }
 
-  /// Returns the view `result` of a reduction over the columns of x, with the placement that it has
-  /// before ranks exchange anything: `Cut` if the columns of x are cut, and the placement of x
-  /// otherwise.
+  /// Returns the view `result` of a reduction over the columns of x, with the placement that the
+  /// result has before ranks exchange anything: `Cut` if the columns of x are cut, and otherwise
+  /// the placement of x.
   template <placement Cut, class View, class T, placement At>
   [[nodiscard]] auto over_columns(View const&, view_of<T, At> result) const {
     constexpr placement at = typing::is_columns(View::at) ? Cut : View::at;
     return view_of<T, at>{result.data, result.rows, result.columns};
   }
 
-  /// Fails to compile, because the form lists no sum for this body; see summing_operations.
+  /// Fails to compile, because the form does not list a sum for this body; see summing_operations.
   template <class X>
   void sum_over_samples(X) {
     static_assert(sizeof(X) == 0,
@@ -330,8 +334,8 @@ class operations : public image_operations<Rank> {
                   "ext::layer_body::backward_input> for each of the backward");
   }
 
-  /// Returns x with another placement, in place. This overload compiles only if the move sends
-  /// nothing; listed_operations makes the moves that a form lists.
+  /// Returns x in another placement, without copying it. This overload compiles only if the move
+  /// sends nothing. The overload in listed_operations makes the moves that a form lists.
   template <placement To, class T, placement From>
   view_of<T, To> move(view_of<T, From> x) {
     static_assert(
@@ -343,15 +347,15 @@ class operations : public image_operations<Rank> {
   }
 
  protected:
-  /// Carries out move `number` of a body; the move is a reduction.
+  /// Carries out move `number` of a body, which is a reduction over the tensor axis.
   template <placement To, class T, placement From>
   void reduce_in_place(view_of<T, From> x, int number) {
     reduce_over<From, To>(within_layers, rank_.tensor_group(), std::span<T>(x.data, x.count()),
                           number);
   }
 
-  /// Sums x over the ranks that have other samples. `number`: the index of this sum among the
-  /// body's sums.
+  /// Sums x over the ranks that hold different samples, this rank included. `number`: the index of
+  /// this sum among the sums that the form lists for the body.
   template <class T>
   void sum_in_place(std::span<T> x, int number) {
     if (this->context.sample_axes.empty()) return;
@@ -359,7 +363,7 @@ class operations : public image_operations<Rank> {
     reduce_over<partial, invariant>(stream_of(over), rank_.group(over), x, number);
   }
 
-  /// Returns how many columns of the local block precede column `end` of the whole row.
+  /// Returns how many columns of this rank's block come before column `end` of the whole row.
   template <class View>
   [[nodiscard]] std::size_t local_columns(View const& x, std::size_t end) const {
     std::size_t const first = first_column(x);
@@ -400,15 +404,15 @@ class operations : public image_operations<Rank> {
                       [&] { move_in_place<From, To>(group, x); });
   }
 
-  /// Returns true at the first call with the gradient that begin_by_product has set, and false at
-  /// all other calls.
+  /// Returns true at the first call with the gradient that was passed to begin_by_product, and
+  /// false at all other calls.
   bool begins(void const* out) {
     bool const is_that_one = out == not_begun_;
     if (is_that_one) not_begun_ = nullptr;
     return is_that_one;
   }
 
-  /// Returns the number of columns of the whole row.
+  /// Returns the number of columns that a whole row of x has, over all tensor ranks.
   template <class View>
   [[nodiscard]] std::size_t whole_columns(View const& x) const {
     return x.columns *
@@ -461,7 +465,7 @@ class operations : public image_operations<Rank> {
     return epilogue<typename View::element>{.row = row, .added = out.added.data};
   }
 
-  /// Returns the rows of a table, or of its gradient, for the positions of x.
+  /// Returns the rows of a table, or of its gradient, that belong to the positions of x.
   template <class Table, class View>
   [[nodiscard]] Table rows_of_table(char const* name, named_shape of_table, Table const& table,
                                     named_shape of_x, View const& x) const {

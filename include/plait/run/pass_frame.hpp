@@ -11,8 +11,8 @@
 #include "plait/run/layer_views.hpp"
 #include "plait/tensor/batch.hpp"
 
-// Structs with the state of a step, of a pass and of a unit, which a trainer passes down to each
-// layer. A unit is a layer or a block that a pipeline stage runs as a whole.
+// Structs with the state of a step, of a pass and of a unit. A trainer passes this state down to
+// each layer. A unit is a layer or a block that a pipeline stage runs as a whole.
 namespace plait::execution {
 
 using planning::unit_range;
@@ -34,23 +34,23 @@ struct step_frame {
   layer_context context{};  ///< the context of all layers; a pass sets the facts of its microbatch
   loss_sum loss{};      ///< the address of the first term of the loss; the other terms follow it
   int loss_stride = 0;  ///< distance between the losses of two consecutive slices, in numbers
-  int end_item = 0;     ///< number of the first item that is not run
+  int end_item = 0;     ///< number of the first item that does not run
   typename Setting::sum* gradients = nullptr;  ///< the arena to which backwards add gradients
   forward_watch* watch = nullptr;              ///< checks the output of each layer; null: no check
 };
 
-/// The part of a backward that a pass runs: all, only the gradients of inputs, or only the
-/// gradients of parameters.
+/// The part of a backward that a pass runs: the whole backward, only the gradients of inputs, or
+/// only the gradients of parameters.
 enum class backward_part : int { all, input, parameters };
 
-/// The frame of a pass: a forward or a backward of some units of a chunk, on one microbatch.
-/// stage_executor makes it from an operation of the program and the frame of the step. It has all
-/// that the units of the pass share: the addresses of the microbatch's input and stash, the
-/// targets, the place of the loss, and the part of the backward. All functions that a pass calls
-/// get the state of the pass by this frame and keep none themselves, so passes of different
-/// microbatches can be interleaved. For example, "backward of units 3 to 6, microbatch 1" gets the
-/// stash that the forward of microbatch 1 has filled, even if forwards of the microbatches 2 and 3
-/// ran in between.
+/// The frame of a pass: the state of a forward or a backward of some units of a chunk, on one
+/// microbatch. stage_executor makes it from an operation of the program and the frame of the step.
+/// It contains everything that the units of the pass share: the addresses of the microbatch's input
+/// and stash, the targets, the place of the loss, and the part of the backward. All functions that
+/// a pass calls take the state of the pass from this frame and store none themselves, so passes of
+/// different microbatches can be interleaved. For example, "backward of units 3 to 6, microbatch 1"
+/// gets the stash that the forward of microbatch 1 has filled, even if forwards of the microbatches
+/// 2 and 3 ran in between.
 template <class Setting>
 struct pass_frame {
   layer_context& context;  ///< each unit sets `copy`, and each layer sets `site`
@@ -63,8 +63,9 @@ struct pass_frame {
   std::byte* stash = nullptr;           ///< activations of the microbatch
   std::byte* gradient_stash = nullptr;  ///< gradients kept between the halves of a backward
   int end_item = 0;
-  bool recomputes = false;        ///< recomputes activations that the forward has not kept
-  bool begins_gradients = false;  ///< overwrites gradients of parameters, does not add to them
+  bool recomputes = false;        ///< the pass recomputes activations that the forward has not kept
+  bool begins_gradients = false;  ///< the pass overwrites the gradients of parameters and does not
+                                  ///< add to them
   backward_part part = backward_part::all;
   std::byte* of_input = nullptr;  ///< gradient of the chunk's input; null: the pass chooses a place
   forward_watch* watch = nullptr;
@@ -85,7 +86,8 @@ struct unit_frame {
   /// layout is `stash_end` or more are recomputed, at the address `working` + offset.
   std::size_t stash_end = ~std::size_t{0};
   std::byte* working = nullptr;
-  unsigned char recompute_bit = 0;  ///< only nodes with this bit run; 0: all nodes
+  unsigned char recompute_bit = 0;  ///< only nodes that have this bit in recompute_plan::node run;
+                                    ///< 0: all nodes run
 };
 
 }  // namespace plait::execution

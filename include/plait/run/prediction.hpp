@@ -22,7 +22,7 @@
 namespace plait::execution {
 
 /// Copies the outputs of the model to the host. Depending on the call, each rank gets the outputs
-/// of all samples, or of the samples of its data rank. In an evaluation, this class passes the
+/// of all samples, or only of the samples of its data rank. In an evaluation, this class passes the
 /// outputs of each microbatch to the measures.
 ///
 /// Threads: used by the one thread that runs the rank.
@@ -88,9 +88,9 @@ class prediction {
     return {values_.data(), static_cast<std::size_t>(out - values_.data())};
   }
 
-  /// The operations of an evaluation that pass outputs to the measures. They call each(row of the
-  /// batch, outputs of the row as double) for all rows that have a sample. If several ranks have
-  /// the same outputs, only the first of these ranks calls it.
+  /// The operations of an evaluation that pass outputs to the measures. For each row that has a
+  /// sample they call each(index of the row in the batch, outputs of the row as double). If several
+  /// ranks have the same outputs, only the first of these ranks makes the calls.
   template <class Each>
   struct measured_outputs {
     prediction& of;
@@ -102,12 +102,12 @@ class prediction {
 
     /// Gathers the whole outputs of a microbatch on each rank.
     void gather_output() const { of.gather_output(rank, passes, of.outputs(), where); }
-    /// Passes the outputs to the measures.
+    /// Copies the outputs of a microbatch to the host and passes them to the measures.
     [[gnu::cold]] void measure(int microbatch) {
       of.received_.resize(where.elements);
       rank.device().download(of.outputs(), of.received_.data(), where.elements * sizeof(T));
-      rank.device().synchronize();  // the host reads the outputs; on all ranks the program relies
-                                    // on this wait
+      rank.device().synchronize();  // the host reads the outputs; this wait is on all ranks,
+                                    // because the program relies on it
       if (!holds_the_one_copy(plan::samples.on_stage(0), rank.coordinates())) return;
       auto const mine = block_of(plan::samples, rank.grid(), rank.coordinates());
       std::size_t const rows = batch.rows(),
@@ -128,8 +128,8 @@ class prediction {
     return {*this, rank, passes, batch, reserve(rank, load, job_part::evaluation), each};
   }
 
-  /// Sums the numbers of the measures over all ranks, by the all_reduce that the plan's list of
-  /// transfers has for them.
+  /// Sums the numbers of the measures over all ranks, with the all_reduce that the plan's list of
+  /// transfers contains for them.
   [[gnu::cold]] void sum(Rank& rank, workload const& load, std::span<double> numbers) {
     auto const where = lay_out_outputs<plan>(rank.stage(), load, job_part::evaluation);
     auto* const room = reinterpret_cast<double*>(room_.data() + where.numbers_at);
@@ -162,7 +162,7 @@ class prediction {
         case operation_kind::send:
         case operation_kind::scale:
         case operation_kind::clear:
-        case operation_kind::forward:  // a pass, which run() starts
+        case operation_kind::forward:  // a pass, which run() has started
         case operation_kind::recompute:
         case operation_kind::backward:
         case operation_kind::backward_input:

@@ -11,7 +11,7 @@
 
 namespace plait::execution {
 
-/// Carries out the transfers in `list` that belong to `place`: calls carry_out(transfers,
+/// Carries out the transfers in `list` that have the label `place`. It calls carry_out(transfers,
 /// operation) for each row (entry) of the list or, if a row has several buckets, for each bucket.
 /// `touched` names the buffer that the rows move.
 ///
@@ -25,8 +25,8 @@ template <class Rank, class CarryOut>
     if (reached.now.row >= 0) carry_out(program.transfers(), reached.now);
 }
 
-/// Sums numbers in host memory over ranks, by the rows of `list` that belong to `place`. The sum is
-/// computed in `room`, which is device memory for the numbers.
+/// Sums numbers in host memory over ranks, with the rows of `list` that have the label `place`. The
+/// sum is computed in `room`, a buffer in device memory.
 template <class Rank, class T>
 [[gnu::cold]] void sum_numbers(Rank& rank, lean_vector<transfer> const& list, transfer_place place,
                                std::span<T> numbers, T* room) {

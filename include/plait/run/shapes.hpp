@@ -11,14 +11,14 @@
 
 namespace plait::execution {
 
-/// The shape of an operand, with the name that messages give the operand.
+/// The shape of an operand, with the name of the operand in messages.
 struct named_shape {
   char const* name;
   std::size_t rows;
   std::size_t columns;
 };
 
-/// The heads of an attention, and the number of ranks over which its queries are distributed.
+/// The numbers of heads of an attention, and the number of ranks over which its queries are cut.
 struct head_counts {
   std::size_t heads, key_value_heads, head_width;
   std::size_t ranks;
@@ -31,11 +31,11 @@ struct head_counts {
 /// Errors: size_mismatch that names the operation, the layer and both shapes.
 class shape_checks {
  public:
-  /// Makes the checks for layer `leaf` of the plan. `body` is the name of the layer and of its
-  /// body, as in "mlp.c_fc backward", or empty.
+  /// Makes the checks for layer `leaf` of the plan. `body` is empty, or the name of the layer and
+  /// of its body, for example "mlp.c_fc backward".
   shape_checks(int leaf, char const* body) : body_(body), leaf_(leaf) {}
 
-  /// Checks that `of` is `rows` x `columns`, which follows from the shape of `other`.
+  /// Checks that `of` has `rows` rows and `columns` columns, as required by the shape of `other`.
   void expect(char const* operation, named_shape of, std::size_t rows, std::size_t columns,
               named_shape other) const {
     if (of.rows != rows || of.columns != columns) unexpected(operation, of, rows, columns, other);
@@ -43,7 +43,7 @@ class shape_checks {
   void equal(char const* operation, named_shape of, named_shape other) const {
     expect(operation, of, other.rows, other.columns, other);
   }
-  /// Checks a view that is read row by row together with `first`.
+  /// Checks the shape of a view whose rows are read together with the rows of `first`.
   void row_by_row(char const* operation, named_shape of, named_shape first) const;
 
   /// Checks that each index of the signature `of` has the same length in all operands. `operands`
@@ -54,7 +54,7 @@ class shape_checks {
   /// `row`. `lengths`: the numbers of rows and columns of each operand, one after the other.
   [[noreturn]] [[gnu::cold]] void refuse(operation::row const& row,
                                          std::size_t const* lengths) const;
-  /// Checks the shapes of out = a b, where an operand may be read transposed.
+  /// Checks the shapes of out = a b. `a_transposed`, `b_transposed`: true if the transpose is read.
   void product(char const* operation, bool a_transposed, named_shape a, bool b_transposed,
                named_shape b, named_shape out) const;
 
@@ -64,8 +64,8 @@ class shape_checks {
   void groups(char const* operation, named_shape query, named_shape key, named_shape value,
               named_shape out, named_shape log_sum, std::size_t rows, head_counts const& of) const;
 
-  /// Checks a table of positions that has a row for each position of x, from position `first` on; x
-  /// has `batch` rows for each position.
+  /// Checks a table of positions. It must have a row for each position of x, from position `first`
+  /// on; x has `batch` rows for each position.
   void table(char const* operation, named_shape table, std::size_t first, named_shape x,
              std::size_t positions, std::size_t batch) const;
   void whole_positions(char const* operation, named_shape x, std::size_t positions,
@@ -89,8 +89,8 @@ class shape_checks {
 
   // Checks for ops.map_at.
 
-  /// Returns how many rows of a view belong to a position: `samples`, or 1 if the view has one row
-  /// for each position.
+  /// Returns the number of rows of a view for each position: `samples`, or 1 if the view has one
+  /// row for each position.
   [[nodiscard]] std::size_t rows_of_position(char const* operation, named_shape of,
                                              std::size_t positions, std::size_t samples) const;
   void more_rows(char const* operation, named_shape of, named_shape y) const {
@@ -110,7 +110,7 @@ class shape_checks {
                                              std::size_t rows, std::size_t columns,
                                              named_shape other) const;
   static std::string text(named_shape of);
-  /// The length of an index, and an operand that has this length.
+  /// The length of an index, and the number of an operand that has this length.
   struct known_length {
     int operand;
     std::size_t length;

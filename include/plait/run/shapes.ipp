@@ -82,9 +82,9 @@ PLAIT_DECL void shape_checks::refuse(operation::row const& row, std::size_t cons
 PLAIT_DECL shape_checks::known_length shape_checks::length_of(operation::signature const& of,
                                                               char index,
                                                               std::size_t const* lengths) {
-  // `best` is the length of the index that most operands have, which the message presents as the
-  // right one. The vote of a matrix has a greater weight than the vote of a single row, and labels
-  // and saved statistics have the greatest weight.
+  // `best` is the length of the index that most operands have; the message treats it as the right
+  // one. A matrix has more votes than a single row, and labels and saved statistics have the most
+  // votes.
   known_length best{-1, 1};
   int most = 0;
   for (int i = 0; i < of.count && index != '1'; ++i)
@@ -233,7 +233,8 @@ PLAIT_DECL void shape_checks::fail_not_begun() const {
 }
 
 PLAIT_DECL std::string shape_checks::layer_text() const {
-  std::string const layer = body_;  // " forward" in a model of one layer without a name
+  std::string const layer = body_;  // this is " forward" if a model of one layer gives the layer no
+                                    // name
   return layer.empty() || layer.front() == ' ' ? concat({leaf_, layer}) : layer;
 }
 

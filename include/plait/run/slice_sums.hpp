@@ -26,7 +26,7 @@ namespace plait::execution {
 /// slices 0 to 2 and keeps the roots 0+1 and 2, and rank 1 computes the slices 3 to 5 and keeps the
 /// roots 3 and 4+5. Each then computes half of the elements of the whole sum from these four roots.
 ///
-/// Cost:    a rank with n slices and k roots adds one accumulator to another n - k times; no call
+/// Cost:    a rank with n slices and k roots makes n - k additions of two accumulators; no call
 ///          allocates.
 /// Errors:  the errors of the communicator.
 /// Threads: used by the one thread that runs the rank.
@@ -62,13 +62,13 @@ class slice_sums {
   /// Returns the range of slices that this rank computes.
   [[nodiscard]] slice_range mine() const { return mine_; }
 
-  /// Clears the accumulators before the first slice of a step. The last step has left numbers other
-  /// than zero only in its roots.
+  /// Clears the accumulators before the first slice of a step. After the last step, only the
+  /// accumulators that are roots contain numbers other than zero.
   void clear(Rank& rank) const {
     auto const queue = rank.device().on(stream::compute);
     queue.fill(sum{0}, gradients_, layout_.stride * std::size_t(roots_));
   }
-  /// Returns the accumulator of microbatch `microbatch`. Each microbatch is one slice.
+  /// Returns the accumulator of microbatch `microbatch`. Each microbatch is one slice of the batch.
   [[nodiscard]] sum* place_of(int microbatch) const {
     return accumulator(steps_[std::size_t(microbatch)].accumulator);
   }
@@ -92,8 +92,8 @@ class slice_sums {
     auto const ranks = std::size_t(row.group->size()), me = std::size_t(row.group->rank());
     auto const roots = std::size_t(layout_.roots);
     std::size_t const block = row.what.count / (ranks * roots) / ranks;
-    // Each call of the communicator is followed by a new request for the queue, so that the queue's
-    // work runs after the call.
+    // The queue is requested again after each call of the communicator, so that the work of the
+    // queue runs after the call.
     auto const queue = [&] { return rank.device().on(stream_of(row.what.row().over)); };
     sum *const sent = gradients_ + layout_.sent_at, *const received =
                                                         gradients_ + layout_.received_at;
@@ -113,8 +113,8 @@ class slice_sums {
   }
 
  private:
-  // A range of the arena. It is a type of this class, so programs without slices compile no vector
-  // of it.
+  // A range of the arena. The type is a member of this class, so that programs without slices do
+  // not compile a vector of it.
   struct range {
     std::size_t offset = 0, count = 0;
   };
@@ -129,10 +129,10 @@ class slice_sums {
   lean_vector<slice_tree::step> steps_;
   int roots_ = 0;
   lean_vector<slice_tree::sum> sums_;
-  lean_vector<lean_vector<range>> ranges_;  // ranges of each chunk
+  lean_vector<lean_vector<range>> ranges_;  // the ranges of the gradients of each chunk
 };
 
-/// Sums all gradients in one accumulator, for a plan without slices.
+/// Sums all gradients in one accumulator. This specialization is for a plan without slices.
 template <class Sum, class Rank>
 class slice_sums<Sum, Rank, false> {
   using sum = Sum;

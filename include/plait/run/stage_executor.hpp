@@ -30,7 +30,7 @@ using units_of =
     unit_executor<typename stage_setting_of<Job, typename Rank::device_type::memory>::type, Rank>;
 
 /// Runs the forward or the backward of the units of a pass, item by item. A unit is a layer or a
-/// block, and an item consists of consecutive units with the same layers, which share code.
+/// block, and an item consists of consecutive units with the same layers, which run the same code.
 /// stage_executor calls this class for the passes of a program.
 ///
 /// Cost:    no allocation; the only branches test which items the stage has.
@@ -70,10 +70,10 @@ class stage_items<Job, Rank, std::index_sequence<I...>> : public units_of<Job, R
   }
 
   /// Runs units of a chunk forward and returns the address of their output, which is in the stash.
-  /// Items from `pass.end_item` on are not run; the loss is such an item if only the model's output
-  /// is needed. If `pass.recomputes`, the function recomputes the activations that the backward of
-  /// a unit reads and its forward has not kept. A recomputation runs the same nodes with the same
-  /// numbers, but adds no terms of the loss.
+  /// Items from `pass.end_item` on do not run; if only the model's output is needed, the loss is
+  /// such an item. If `pass.recomputes` is true, the function recomputes the activations that the
+  /// backward of a unit reads and that its forward has not kept. A recomputation runs the same
+  /// nodes with the same numbers, but adds no terms of the loss.
   std::byte* forward(pass_type& pass) {
     std::byte* made = this->input_of(pass.units.begin, pass);
     in_order{(I + 1 == items && !pass.recomputes ? void(model_output_ = made) : void(),
@@ -84,9 +84,9 @@ class stage_items<Job, Rank, std::index_sequence<I...>> : public units_of<Job, R
     return made;
   }
   /// Runs units of a chunk backward and returns the gradient of their input. If they are the last
-  /// units of the chunk, they begin with `gradient`, which is the gradient of the chunk's output.
-  /// Otherwise they begin with the gradient that the previous call returned. Gradients of
-  /// parameters are added to the sums of the step.
+  /// units of the chunk, the backward starts from `gradient`, the gradient of the chunk's output.
+  /// Otherwise it starts from the gradient that the previous call returned. Gradients of parameters
+  /// are added to the sums of the step.
   std::byte* backward(pass_type& pass, std::byte* gradient) {
     if constexpr (plan::splits_backward)
       if (pass.part == backward_part::parameters) {
@@ -145,7 +145,7 @@ class stage_executor : public stage_items<Job, Rank> {
   using batch_type = device_batch<typename Rank::device_type::memory>;
   static constexpr int all_items = plan::code.items.size();
 
-  /// `where`: the arenas. The arena of activations has the size that `plan::arena_for` returns, and
+  /// `where`: the arenas. The arena of activations has the size that `plan::arena_for` returns;
   /// other programs may use it between runs. `passes`: the passes of the stage on the microbatches
   /// of `load`.
   [[gnu::cold]] stage_executor(Rank& rank, workload const& load, stage_program const& passes,
@@ -168,7 +168,7 @@ class stage_executor : public stage_items<Job, Rank> {
   [[nodiscard]] placed_passes const& places() const { return places_; }
 
   /// Clears the memory that layers read as zeros. The caller calls this function before the first
-  /// run, and after other programs have used the arena.
+  /// run, and each time after other programs have used the arena.
   [[gnu::cold]] void take_over() {
     auto const& at = this->arena();
     queue().fill(T{0}, reinterpret_cast<T*>(arena_ + at.zeros_offset),
@@ -200,8 +200,8 @@ class stage_executor : public stage_items<Job, Rank> {
     return out;
   }
 
-  /// Returns the staging buffers in which sharded buckets are whole while passes use them. There
-  /// are no such buffers if ranks hold whole buckets.
+  /// Returns the staging buffers in which sharded buckets are whole while passes use them. If ranks
+  /// hold whole buckets, the staging buffers are empty.
   [[nodiscard]] auto& staging() { return staging_; }
 
   /// Runs the pass of an operation: a forward, a backward, or half of a backward.
@@ -216,7 +216,7 @@ class stage_executor : public stage_items<Job, Rank> {
     staging_.release(now);
   }
 
-  /// Returns true if the backward `now` reaches the beginning of its chunk. Otherwise a later
+  /// Returns true if the backward `now` includes the first unit of its chunk. Otherwise a later
   /// operation runs the other units of the chunk.
   [[nodiscard]] bool ends_pass(program_operation const& now) const {
     return now.units.begin <= chunk_of(now).units.begin;
@@ -227,8 +227,8 @@ class stage_executor : public stage_items<Job, Rank> {
     return reinterpret_cast<T const*>(base::model_output());
   }
 
-  /// Returns the address on this rank of a message between chunks. The message is an activation or
-  /// a gradient, which this rank sends or receives.
+  /// Returns the address, on this rank, of the contents of a message between chunks: an activation
+  /// or a gradient that this rank sends or receives.
   [[nodiscard]] T* edge(transfer const& what, program_operation const& now) {
     bool const sends = what.is_sent_by(rank_.stage());
     std::byte* const at = what.place == transfer_place::activation_edge
@@ -292,9 +292,9 @@ class stage_executor : public stage_items<Job, Rank> {
     end_stash(now.chunk, now.microbatch);
     if (chunk.handed_from >= 0) end_stash(chunk.handed_from, now.microbatch);
   }
-  /// Notes that one reader of the stash of chunk `number` for a microbatch has ended. Its readers
-  /// are chunk `number` itself and the chunk of this stage whose input is the output of chunk
-  /// `number`, if there is such a chunk. The last reader discards the stash.
+  /// Notes that one reader of the stash of chunk `number` for a microbatch has ended. The readers
+  /// are chunk `number` itself and, if there is one, the chunk of this stage whose input is the
+  /// output of chunk `number`. The last reader discards the stash.
   void end_stash(int number, int microbatch) {
     auto const& chunk = this->arena().chunks[std::size_t(number)];
     if constexpr (plan::chunks > 1)
@@ -323,8 +323,8 @@ class stage_executor : public stage_items<Job, Rank> {
   }
 
   /// Returns the input of a chunk: a part of the batch, the output of another chunk of the stage,
-  /// or a received message. gradient_of() returns the gradient of a chunk's output, or null if the
-  /// chunk receives none.
+  /// or a received message. The next function, gradient_of(), returns the gradient of a chunk's
+  /// output, or null if the chunk receives none.
   [[nodiscard]] std::byte* input_of_chunk(program_operation const& now, batch_type const& batch) {
     auto const& chunk = chunk_of(now);
     if (chunk.begins_model) return batch.input_of(now.microbatch);
@@ -368,7 +368,8 @@ class stage_executor : public stage_items<Job, Rank> {
   placed_passes places_;
   lean_vector<std::byte*> outputs_;  // addresses of the outputs of each chunk and microbatch
 
-  // For each of these outputs, 1 if one of the two readers of its stash has ended, see end_stash.
+  // For each of these outputs, 1 if one of the two readers of the chunk's stash has ended, see
+  // end_stash.
   std::vector<char> is_read_ = std::vector<char>(outputs_.size(), 0);
   std::byte* gradient_ = nullptr;  // gradient that the last backward has returned
 };

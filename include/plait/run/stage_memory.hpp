@@ -18,7 +18,8 @@
 
 namespace plait::execution {
 
-/// The arenas of a rank: activations in bytes, parameters and gradients in elements.
+/// The arenas of a rank: a range of bytes for activations, ranges of elements for parameters and
+/// gradients.
 template <class Setting>
 struct stage_arenas {
   std::byte* activations = nullptr;
@@ -42,8 +43,9 @@ struct stage_arenas {
 /// for microbatch 2. Values that a plan recomputes are an exception: their base is the rank's
 /// working record (`unit_frame::working`).
 ///
-/// With one tensor rank the kind of each value is a constant in the code of a node; with several
-/// tensor ranks the code looks up the value by its number at run time.
+/// With one tensor rank, the kind of each value (input, output, kept or transient) is a constant in
+/// the code of a node. With several tensor ranks the code looks up the value by its number at run
+/// time.
 template <class Setting>
 class stage_memory {
   static constexpr auto traits = Setting::traits;
@@ -79,12 +81,13 @@ class stage_memory {
   [[nodiscard]] layout_type const& layout() const { return layout_; }
   /// Returns the number of rows of a microbatch.
   [[nodiscard]] std::size_t rows() const { return buffers_.rows; }
-  /// Returns the index of this rank's block of values that a form cuts over the tensor ranks.
+  /// Returns the index of the block that this rank has of values that a form cuts over the tensor
+  /// ranks.
   [[nodiscard]] int form_block() const { return block_; }
 
-  /// Returns the address at `offset` in the arena of activations. edge() returns the address of one
-  /// of the two buffers for gradients between units. transients() returns the memory whose contents
-  /// are not needed after a unit.
+  /// Returns the address at `offset` in the arena of activations. The next functions: edge()
+  /// returns the address of one of the two buffers for gradients between units, and transients()
+  /// returns the memory whose contents are not needed after a unit.
   [[nodiscard]] std::byte* at(std::size_t offset) const { return activations_ + offset; }
   [[nodiscard]] std::byte* edge(int number) const {
     return at(arena_.edges_offset + arena_.edge_bytes * std::size_t(number));
@@ -131,7 +134,7 @@ class stage_memory {
   [[nodiscard]] parameter_place const* place_of(int entry, int unit) const {
     return places_.data() + std::size_t(unit) * std::size_t(traits.entries) + std::size_t(entry);
   }
-  /// Returns the addresses of the leaf that a node runs.
+  /// Returns the addresses of the leaf that node `now` runs.
   [[nodiscard]] PLAIT_IN_LOOPS leaf_place<setting> place_of_leaf(
       node_facts const& now, unit_frame<setting> const& frame) const {
     if constexpr (setting::tensor_ranks > 1) return look_up_place(now.number, frame);
@@ -176,8 +179,8 @@ class stage_memory {
     if (storage_of.where == storage_kind::output) return frame.of_output + offset;
     return transients() + layout_.gradient_offset[std::size_t(storage_of.root)] + offset;
   }
-  /// Returns the offset in bytes of this rank's block of rows if the value is stored as a part of a
-  /// whole value's memory, and 0 otherwise.
+  /// If the value is stored as this rank's block of rows of a whole value, returns the offset of
+  /// the block in bytes, and otherwise 0.
   [[nodiscard]] std::size_t block_offset(int value, residence const& storage_of) const {
     if (setting::tensor_ranks == 1 || !storage_of.row_block) return 0;
     bool const is_tokens = plan_.values[value].info.kind == value_kind::tokens;
@@ -206,7 +209,7 @@ class stage_memory {
   layout_type layout_;
   lean_vector<parameter_place> places_;  // all entries of unit 0, then of unit 1, ...
   std::byte* activations_;
-  int block_;  // index of this rank's block of values that a form cuts
+  int block_;  // index of the block that this rank has of values that a form cuts
   stage_buffers<setting> buffers_;
 };
 

@@ -17,16 +17,16 @@
 
 namespace plait::execution {
 
-/// This rank's block of a bucket: the range `held` that the block has in an arena, and the block's
-/// offset `in_bucket` from the beginning of the whole bucket.
+/// This rank's block of a bucket: the range `held` of an arena that contains the block, and the
+/// offset `in_bucket` of the block from the beginning of the whole bucket.
 struct block_of_bucket {
   element_range held{};
   std::size_t in_bucket = 0;
 };
 [[nodiscard]] block_of_bucket block_in(parameter_layout const& layout, stored_buckets const& at,
                                        int bucket, std::size_t number);
-/// Returns the index of the block that the rank at `place` in the mesh holds of a bucket with the
-/// placements `held`.
+/// Returns the index of the block of a bucket that the rank with the coordinates `place` holds, for
+/// a bucket with the placements `held`.
 [[nodiscard]] inline std::size_t number_of_block(placements const& held, mesh const& grid,
                                                  coordinates const& place) {
   return std::size_t(grid.block_of(place, held.axes_with(shard<dim::elements>)));
@@ -76,11 +76,13 @@ class staging_buffers {
     if (plan.rules.keeps_blocks()) hide(-1);
   }
 
-  /// Returns the address in the room at which ranks gather the operation's bucket of parameters.
+  /// Returns the address, in the room, at which ranks gather the bucket of parameters of operation
+  /// `of`.
   [[nodiscard]] T* parameters(program_operation const& of) const {
     return parameters_ + parameter_room(of).offset;
   }
-  /// Returns the address in the room at which ranks sum the operation's bucket of gradients.
+  /// Returns the address, in the room, at which ranks sum the bucket of gradients of operation
+  /// `of`.
   [[nodiscard]] sum* gradients(program_operation const& of) const {
     return gradients_ + gradient_room(of).offset;
   }
@@ -98,8 +100,8 @@ class staging_buffers {
       if (one.bucket == now.bucket) places_[one.use].parameter = room.offset + one.in_bucket;
   }
   /// Discards the buckets that are not needed after the pass `now`. Bit 2 f + e of `now.releases`
-  /// selects a bucket: f is 1 for the room of frozen parameters, and e is 1 for the bucket at the
-  /// end of the room.
+  /// stands for a bucket: f is 1 for the room of frozen parameters, and e is 1 for the bucket at
+  /// the end of the room.
   void release(program_operation const& now) {
     for (std::size_t end = 0; end < gathered_.size(); ++end) {
       auto const& gone = gathered_[end];
@@ -118,7 +120,7 @@ class staging_buffers {
       if (one.bucket == now.bucket && one.has_gradient)
         places_[one.use].gradient = begin + one.in_bucket;
   }
-  /// Adds this rank's block of a microbatch's gradients to its block of the step's gradients.
+  /// Adds this rank's block of a microbatch's gradients to the same block of the step's gradients.
   void accumulate(program_operation const& now) {
     auto const room = gradient_room(now);
     auto const block = block_in(layout_, layout_.gradients_at, now.bucket, summed_);
@@ -186,8 +188,8 @@ class staging_buffers {
       gathered_{};  // the last copy_block() into each end of both rooms
 };
 
-/// Staging buffers for plans whose ranks hold whole parameters and whole gradients: all functions
-/// do nothing.
+/// The staging buffers of plans whose ranks hold whole parameters and whole gradients: all
+/// functions do nothing.
 template <class T, class Sum, class Rank>
 class staging_buffers<T, Sum, Rank, false> {
  public:

@@ -50,7 +50,8 @@ class step_executor {
       posts_ = posts_ || (now.row >= 0 && is_channel(transfers_.row(now.row).on));
   }
 
-  /// An operation that the loop has reached. Profilers show it until this object is destroyed.
+  /// An operation that the loop has reached. While this object exists, profilers show the
+  /// operation.
   class reached_operation {
    public:
     PLAIT_IN_LOOPS reached_operation(step_executor& of, std::size_t at)
@@ -96,7 +97,8 @@ class step_executor {
   lean_vector<program_operation> operations_;
   transfer_runner<Rank> transfers_;
   synchronizer<device_type> waits_;
-  bool posts_ = false;  // the program posts messages, and the host must drive their progress
+  bool posts_ = false;  // the program posts messages, which make progress only if the host calls a
+                        // function for them
 };
 
 }  // namespace plait::execution

@@ -15,7 +15,7 @@
 
 namespace plait::execution {
 
-// A type whose name compilers print in the error for a sum that the form does not list.
+// The name of this type is printed by compilers in the error for a sum that the form does not list.
 template <class T, placement At, layer_body Body>
 struct unlisted_sum {};
 template <class Layer, printed_text Label, class Sum>
@@ -31,7 +31,8 @@ consteval void report_unlisted_sum() {
       "Width, ext::layer_body::backward_input> for each of the backward");
 }
 
-/// Throws an error that compares the sums computed by a body with the sums listed by its form.
+/// Throws an error that compares the sums that a body has computed with the sums that its form
+/// lists.
 [[noreturn]] [[gnu::cold]] void fail_sum(std::string const& layer, form_info const& form, int made,
                                          std::size_t count, int listed, std::size_t width);
 
@@ -44,7 +45,7 @@ class summing_operations : public Operations {
  public:
   explicit summing_operations(Operations const& ops) : Operations(ops) {}
 
-  /// Sums x in place over the ranks that have different samples of the microbatch, so that each of
+  /// Sums x in place over the ranks that hold different samples of the microbatch, so that each of
   /// these ranks gets the sum over all samples. x must be equal on all tensor ranks, or cut by
   /// features over them.
   ///
@@ -64,7 +65,7 @@ class summing_operations : public Operations {
   }
 
   /// Checks that the body has computed all sums that its form lists. A body that reads buffers or
-  /// is recomputed must not compute any sum.
+  /// that is recomputed must compute no sum.
   ///
   /// Errors: plait::error on every rank if the body has computed fewer sums.
   void require_all_sums() const {
@@ -79,7 +80,7 @@ class summing_operations : public Operations {
       count += form.inner[std::size_t(i)].body == Body;
     return count;
   }
-  /// Returns the clause of the next sum, or form.inner_count if there is none.
+  /// Returns the index of the form's clause for the next sum, or form.inner_count if there is none.
   [[nodiscard]] int next_clause() const {
     int number = form.inner_count - form.sum_count;
     for (int left = made_; number < form.inner_count; ++number)

@@ -25,8 +25,8 @@ namespace plait::execution {
 template <class Device>
 class synchronizer {
  public:
-  /// `touched`: the stream and the buffers of each operation. `operations`: the operations, after
-  /// which errors and traces name the waits.
+  /// `touched`: the stream and the buffers of each operation. `operations`: the operations whose
+  /// names identify the waits in errors and traces.
   [[gnu::cold]] synchronizer(Device& device, lean_vector<stream_operation> const& touched,
                              lean_vector<planning::program_operation> const& operations)
       : device_(device), entries_(touched.size()) {
@@ -65,7 +65,7 @@ class synchronizer {
   struct entry {
     stream on = stream::compute;
     lean_vector<awaited_event> waits{};
-    int event = -1;  // index of the event that other operations wait for; -1: no operation waits
+    int event = -1;  // index of the event for which other operations wait; -1: no operation waits
   };
 
   Device& device_;

@@ -13,7 +13,7 @@
 
 namespace plait::execution {
 
-/// A function object that returns the contribution of a row's term to the loss.
+/// A function object that returns the part of the loss that the term of one row contributes.
 template <bool Weighted>
 struct share_of_label {
   double const* share;  // in the device's memory
@@ -37,8 +37,8 @@ class term_operations : public operations<Rank> {
 
   /// Adds to the loss the sum of `terms`, after each term is multiplied by the weight of its row
   /// and by the share of one counted row in the mean. A user's own loss ends with this call, and a
-  /// layer with adds_to_loss adds its term by this call. The function does nothing if there is no
-  /// loss, as in a prediction.
+  /// layer with adds_to_loss adds its term with this call. If there is no loss, as in a prediction,
+  /// the function does nothing.
   template <class T, placement Terms>
   void add_to_loss(view_of<T, Terms> terms) {
     static_assert(is_whole(Terms),

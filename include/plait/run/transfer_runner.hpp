@@ -23,7 +23,7 @@ template <class Plan, class Rank>
   return transfers_of<Plan>(rank.stage(), load, part, has_still);
 }
 
-/// Returns the same list for a plan whose facts are arguments, not template arguments.
+/// Returns the same list, for a plan whose facts are passed as a function argument.
 template <class Rank>
 [[gnu::cold]] lean_vector<transfer> transfers_on(plan_facts const& plan, Rank const& rank,
                                                  workload load, job_part part,
@@ -41,8 +41,8 @@ template <class Rank>
 /// one rank gets no group, because a program never carries it out.
 ///
 /// Within layers, `move_value` makes the transfers instead, with placements as template arguments.
-/// Only transfer_runner and move_value call communicators, so a trainer sends nothing that the list
-/// lacks. User programs sum numbers of their own by `sum_over_world` below.
+/// Only transfer_runner and move_value call communicators, so a trainer sends nothing that is not
+/// in the list. User programs sum their own numbers with `sum_over_world` below.
 ///
 /// Cost:    the rows are prepared once; a call allocates nothing.
 /// Errors:  the errors of the communicator.
@@ -72,11 +72,11 @@ class transfer_runner {
   /// Carries out the row of an operation in place. `data` is the beginning of the arena to which
   /// the row's offset refers. Depending on the row, the call is an all_reduce, a reduce_scatter to
   /// this rank's block, an all_gather of blocks, a broadcast, or the send or receive of a message.
-  /// A message with a channel is posted and not waited for. If a row describes several buckets,
-  /// only the operation's bucket is moved.
+  /// If a message has a channel, it is posted, and the call does not wait for it. If a row
+  /// describes several buckets, only the operation's bucket is moved.
   template <class T>
   void run(program_operation const& of, T* data, int tag = 0) const;
-  /// Carries out row `number` of the list, which sums numbers, in place at `data`.
+  /// Carries out row `number` of the list, which is a sum of numbers, in place at `data`.
   template <class T>
   void sum(int number, T* data) const;
   /// Carries out a row that sends a block from each rank to each other rank.
@@ -114,7 +114,7 @@ void transfer_runner<Rank>::run(program_operation const& of, T* data, int tag) c
                               : group.receive(all, now.other, tag);
     case collective::all_reduce: return group.all_reduce(all);
     case collective::none:
-    case collective::all_to_all:  // has two ranges, see run_all_to_all
+    case collective::all_to_all:  // needs two ranges of memory, see run_all_to_all
     case collective::receive:     // a row of kind send covers the receiving rank, too
     case collective::barrier:
     case collective::reduce:
@@ -136,8 +136,8 @@ auto transfer_runner<Rank>::prepared(Rank& rank, transfer const& what) -> active
   active_row out{what, row.moves};
   if (rank.grid().size(row.over) == 1) return out;
   out.group = &rank.group(row.over);
-  // The arena may also be cut into blocks along axes over which the row does not communicate. All
-  // ranks of the group have the same block.
+  // Along axes over which the row does not communicate, the arena may also be cut into blocks. All
+  // ranks of the group have the same block along these axes.
   auto const cut = what.from.with(row.over, invariant)
                        .with(what.held, invariant)
                        .axes_with(shard<dim::elements>);

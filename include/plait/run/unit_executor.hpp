@@ -456,14 +456,14 @@ class unit_executor {
     if constexpr (!is_node<Node>) return node_waits{};
     else return Way == direction::forward ? Node::facts.forward : Node::facts.backward;
   }();
-  // Tested before the calls, because compilers would make a function for each node without waits.
+  // Tested before the calls: otherwise compilers make a function for each node without waits.
   template <direction Way, class... Nodes>
   static constexpr bool are_awaiting = (waits_of<Way, Nodes>.waits || ...);
   template <direction Way, class... Nodes>
   static constexpr bool are_awaited = (waits_of<Way, Nodes>.is_awaited || ...);
   [[nodiscard]] auto queue() { return rank_.device().on(stream::compute); }
 
-  /// Returns the gradient of a leaf's output, or null for a loss.
+  /// Returns the gradient of a leaf's output; for a loss, returns null.
   [[nodiscard]] std::byte* output_gradient(node_facts const& now, frame_type const& at) const {
     if (now.is_loss) return nullptr;
     if constexpr (traits.splits_backward)
@@ -579,7 +579,7 @@ class unit_executor {
   value_nodes<Setting, Rank> values_{rank_, memory_};
   lean_vector<unit_place> places_{};  // a place for each unit of the model
   std::array<std::string, std::size_t(leaves)> forward_names_, backward_names_;
-  int edge_ = 0;               // index of the edge buffer for the next gradient
+  int edge_ = 0;               // index of the edge buffer to which the next gradient is written
   std::byte* made_ = nullptr;  // gradient that the last unit has computed
 
   // The recomputed nodes, and the names of their bodies for profilers.

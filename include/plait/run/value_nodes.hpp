@@ -11,8 +11,8 @@
 
 namespace plait::execution {
 
-/// Runs the nodes of a unit that are not layers: a node moves a value to another placement, or
-/// copies or adds values at the ends of a residual.
+/// Runs the nodes of a unit that are not layers. Such a node moves a value to another placement, or
+/// copies or adds values at the beginning or end of a residual.
 ///
 /// Threads: used by the one thread that runs the rank.
 template <class Setting, class Rank>
@@ -24,7 +24,7 @@ class value_nodes {
  public:
   value_nodes(Rank& rank, stage_memory<Setting> const& memory) : rank_(rank), memory_(memory) {}
 
-  /// Runs, forward, a node that begins or ends a residual or a fan_out.
+  /// Runs the forward of a node that begins or ends a residual or a fan_out.
   void forward_sum(program_node const& now, frame_type const& at) const {
     std::byte* const in = memory_.value_data(now.in, at);
     std::byte* const out = memory_.value_data(now.out, at);
