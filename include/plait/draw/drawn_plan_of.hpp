@@ -9,7 +9,8 @@
 
 namespace plait::planning {
 
-/// Collects the parts of a plan that pictures need.
+/// Returns the drawn_plan for a plan and a workload, which has the parts of the plan that pictures
+/// need.
 template <class Plan>
 [[nodiscard]] [[gnu::cold]] drawn_plan drawn_plan_of(Plan, workload const& load) {
   auto const grid = Plan::grid_for(load);

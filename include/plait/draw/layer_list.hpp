@@ -105,8 +105,8 @@ class layer_lister {
   /// transfers, so that each transfer is drawn at its layer.
   [[gnu::cold]] void add_moves(drawn_piece& out, int stage, int item) const;
 
-  /// Adds the transfers of a stage that are outside of its passes, and the transfers of parameters
-  /// of this chunk.
+  /// Adds to `chunk` the transfers that its stage makes outside of the passes, and the transfers of
+  /// the chunk's parameters.
   [[gnu::cold]] void add_rows(drawn_chunk& chunk, int stage, int part) const;
 
   [[gnu::cold]] void add_edges(lean_vector<drawn_move>& to, transfer_place place, int stage,

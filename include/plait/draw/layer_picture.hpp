@@ -61,7 +61,7 @@ class layer_picture {
   int left_ = 0, right_ = 0, middle_ = 260;
 };
 
-/// Draws the layers of a plan.
+/// Returns a drawing of the layers of a plan.
 [[nodiscard]] [[gnu::cold]] drawing draw_layers(drawn_plan const& of, bool dark);
 
 }  // namespace plait::planning
