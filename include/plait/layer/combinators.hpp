@@ -200,7 +200,8 @@ struct residual {
   using combination = residual;
   using input = detail::input_of<L>;
   using output = detail::output_of<L>;
-  // Asserted here and not in a function, so that compilers name only this type before the text.
+  // This is asserted here and not in a function, so that compilers name only this type before the
+  // text.
   static_assert(
       input::info.width == output::info.width,
       "residual<L>: L takes the number of features left of == and outputs the number right of it; "
@@ -311,7 +312,7 @@ struct frozen {
   using output = detail::output_of<L>;
 };
 
-/// Recomputes the values of L that `What` selects before the backward of L:
+/// Before the backward of L, recomputes those values of L that `What` selects:
 /// `recomputed<granularity::all, attention>`. This overrides the job's policy for L. The input of L
 /// is kept if the recomputation needs it.
 template <granularity What, class L>

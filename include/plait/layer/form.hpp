@@ -23,7 +23,7 @@ struct input_placements {
   static constexpr std::size_t most_more = most - 1;  ///< greatest number of inputs after the first
 
   std::array<placement, most> at{};
-  std::size_t count = 0;  ///< 0: one placement for all inputs
+  std::size_t count = 0;  ///< number of placements; 0: one placement for all inputs
 
   constexpr input_placements() = default;
   constexpr input_placements(placement all) {  // NOLINT: implicit
@@ -67,19 +67,19 @@ namespace plait {
 template <class Parameter, placement At>
 struct use {};
 
-/// A clause of a form: an `ops.move` of `Width` values per row that the layer's forward or
-/// backward_input issues. By default the values have the type in which sums are computed. A form
-/// lists all moves of a body, in their order.
+/// A clause of a form: a call of `ops.move` for `Width` values per row, in the layer's forward or
+/// backward_input. By default the values have the type in which sums are computed. A form lists all
+/// moves of a body, in their order.
 template <placement From, placement To, std::size_t Width,
           slot_element Element = slot_element::accumulate,
           ext::layer_body Body = ext::layer_body::forward>
 struct inner {};
 
-/// A way to divide a layer over tensor ranks, as a typing judgment: the placements that the input,
-/// the parameters and the output of the layer have on a tensor axis. The compiler checks the
-/// layer's functions against these placements. For example, a linear layer has a column form: its
-/// input is replicate, its weight is cut along the outputs, and its output is cut along the
-/// features.
+/// A way to divide a layer over tensor ranks. A form is a typing judgment: it states the placements
+/// that the input, the parameters and the output of the layer have on a tensor axis, and the
+/// compiler checks the layer's functions against these placements. For example, a linear layer has
+/// a column form: its input is replicate, its weight is cut along the outputs, and its output is
+/// cut along the features.
 ///
 /// Parameters without a `use` are invariant if the input is invariant, else replicate. If a layer
 /// has several inputs, all have the placement `Input`, or `Input` lists one for each:
@@ -87,7 +87,7 @@ struct inner {};
 template <ext::name Label, ext::input_placements Input, placement Output, class... Clauses>
 struct form {};
 
-/// The placements of the inputs of a layer with several inputs, in their order, for a form.
+/// The `Input` of a form for a layer with several inputs: one placement for each input, in order.
 template <placement... At>
 inline constexpr ext::input_placements each = [] {
   constexpr bool is_for_each = sizeof...(At) > 1 && sizeof...(At) <= ext::input_placements::most;

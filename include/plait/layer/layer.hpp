@@ -423,8 +423,8 @@ namespace plait::ext {
 /// The planner's description of a leaf (a layer that is not a combination of other layers).
 template <class L>
 inline constexpr leaf_info leaf_of = [] {
-  // All faults of a layer by itself are asserted here and not in functions, so that compilers print
-  // only `leaf_of<L>` before the text.
+  // Faults that a layer has in any model are all asserted here and not in functions, so that
+  // compilers print only `leaf_of<L>` before the text.
   static_assert(!detail::has_form_for_forms<L>,
                 "this layer has `form`, which nothing reads, and no `forms`; write `using forms = "
                 "plait::forms<...>;`");

@@ -37,9 +37,10 @@ enum class follows : int { rows, features };
 /// (float if activations are bfloat16, else the same type).
 enum class slot_element : int { compute, accumulate };
 
-/// Decides if a saved slot may be recomputed. A slot with `always` is kept from the forward to the
-/// backward under every `recompute` policy. Use `always` for values that must not be recomputed,
-/// such as routes to experts or the statistics of a batch.
+/// Determines if a saved slot may be recomputed. With `as_other_values` the slot is kept or
+/// recomputed like other values. With `always` it is kept from the forward to the backward under
+/// every `recompute` policy. Use `always` for values that must not be recomputed, such as routes to
+/// experts or the statistics of a batch.
 enum class slot_kept : int { as_other_values, always };
 
 /// A tensor that belongs to a layer, with `PerRow` values for each row. Its type is also its key:

@@ -360,8 +360,8 @@ inline constexpr auto operand_text = [] {
   for (int i = 0; i < name.size; ++i) out.characters[i] = name.begin[i];
   return out;
 }();
-// Checks are constants: if a function fails during evaluation, g++ prints all its template
-// arguments, which are the types of all views.
+// The checks below are constants: if a function fails during evaluation, g++ prints all its
+// template arguments, which are the types of all views.
 /// `Operand`: the number of the operand in the signature of the operation.
 template <operation::misplacement What, int Operand, class Row>
 inline constexpr bool sound_operand = (check_placed<What, operand_text<Row, Operand>, Row>(), true);
