@@ -176,7 +176,7 @@ struct signature {
     return false;
   }
   static constexpr bool ends_word(char next) { return next == ' ' || next == ';' || next == 0; }
-  /// Returns true if the text continues with a word, and moves `text` past the word.
+  /// Returns true if the text continues with `word`, and then moves `text` past the word.
   static constexpr bool takes(char const*& text, char const* word) {
     char const* after = text;
     for (; *word != 0; ++word, ++after)
@@ -239,8 +239,7 @@ enum class misplacement : int {
   mixed,          ///< no operand is cut, but some are invariant and others replicate
   of_summands,    ///< an operand is partial, but the operation is not linear in it or the placement
                   ///< of another operand does not fit
-  not_summed      ///< an operand in which the operation is linear is partial, but a result is not
-                  ///< partial
+  not_summed      ///< the operation is linear in a partial operand, but a result is not partial
 };
 
 /// The placement of an argument that has none, such as labels. It differs from all placements of
