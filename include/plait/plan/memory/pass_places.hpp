@@ -41,8 +41,8 @@ struct chunk_arena {
   bool begins_model = false, ends_model = false;  ///< true for the model's first and last chunk
   /// True if the gradient with respect to this chunk's output is computed by another chunk.
   bool receives_gradient = false;
-  /// The chunks of the same stage that produce this chunk's input and read its output; -1 for a
-  /// chunk of another stage.
+  /// The index of the chunk of the same stage that produces this chunk's input, and of the chunk
+  /// that reads its output; -1: that chunk is on another stage.
   int handed_from = -1, handed_to = -1;
   std::size_t activation_stash_bytes = 0;  ///< saved activations of all units of the chunk
   /// Gradients that the first half of a split backward saves for the second half.

@@ -141,7 +141,7 @@ class recompute_finder {
       }
       if (leaves[now.leaf].saved.keeps_output) read[at(now.out)] = true;
     }
-    // Find the nodes that can run again without keeping more than before.
+    // Find the nodes that can run again although no additional values are kept for them.
     there[at(piece.in)] = true;
     for (int s = piece.first_node; s < piece.end_node; ++s) {
       auto const& now = code_.nodes[s];

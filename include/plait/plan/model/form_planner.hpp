@@ -60,7 +60,7 @@ enum class planning_error : int {
   no_chain,  ///< no sequence of forms leads from the first layer to the last
 };
 
-/// The forms that the planner chose: an index into the leaf's forms for each leaf.
+/// The forms that the planner chose: for each leaf, an index into the leaf's forms.
 template <int Nodes, int Leaves>
 struct chosen_forms {
   std::array<int, static_cast<std::size_t>(Leaves)> form{};

@@ -24,7 +24,8 @@ enum class predicted : int {
 struct workload {
   std::size_t rows = 1;      ///< rows of one microbatch on one data rank: positions times samples
   int microbatches = 1;      ///< microbatches per step
-  int data_ranks = 1;        ///< used only if the policy leaves the number to the launch
+  int data_ranks = 1;        ///< number of data ranks; used only if the policy leaves this number
+                             ///< to the launch
   int optimizer_states = 2;  ///< number of the optimizer's states for each parameter: 2 for AdamW
   bool sample_weights = false;  ///< true if samples have weights
   bool averages = false;        ///< true if weights are averaged over steps
@@ -57,7 +58,7 @@ struct memory_need {
   /// Staging buffers in which processes add up blocks; 0 unless workload::ranked_sums is true.
   std::size_t sums = 0;
   /// Memory that the device's libraries and kernels allocate for themselves, for example for
-  /// attention on the processor. It is 0 in a plan, because only the device knows it.
+  /// attention on the CPU. It is 0 in a plan, because only the device knows it.
   std::size_t workspace = 0;
 
   [[nodiscard]] constexpr std::size_t total() const {
