@@ -167,9 +167,9 @@ class image_operations : public attention_operations<Rank> {
   }
 
   /// Computes the first part of the statistics of each channel over the samples of all ranks. The
-  /// function writes this rank's own statistics to `statistics`, and the sum of this rank's
-  /// elements of each channel to the view of `room` that it returns. The caller then calls
-  /// ops.sum_over_samples on this view, and squares_of_samples.
+  /// function writes this rank's own statistics to `statistics`. It writes the sum of this rank's
+  /// elements of each channel to a part of `room`, and returns a view of this part. The caller then
+  /// calls ops.sum_over_samples on this view, and after that squares_of_samples.
   ///
   /// Shapes: x (rows, channels map); statistics: at least 2 elements for each channel; room: at
   ///         least one element for each channel
