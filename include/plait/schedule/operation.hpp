@@ -182,8 +182,8 @@ struct timetable {
   }
 };
 
-/// Is thrown for a timetable that has a fault. Only a schedule that was not checked at compile time
-/// can cause this error.
+/// Thrown if a timetable has a fault. Only a schedule that was not checked at compile time can
+/// cause this error.
 struct schedule_error : error {
   using error::error;
 };
