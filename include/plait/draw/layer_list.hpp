@@ -18,8 +18,7 @@ namespace plait::planning {
 /// step and how many bytes it sends each time.
 struct drawn_move {
   std::string what, bytes;
-  std::string layers;  ///< for a bucket of parameters: names of the layers that have these
-                       ///< parameters
+  std::string layers;  ///< for a bucket: names of the layers with these parameters
   transfer_place place;
 
   [[nodiscard]] std::string second_line() const;
