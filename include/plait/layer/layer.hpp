@@ -202,12 +202,9 @@ struct leaf_info {
   bool takes_weights = false;  ///< the loss accepts a weight for each row
   bool is_elementwise = false;
   bool has_forward = true, has_backward_input = true, has_backward_parameters = true;
-  bool has_backward = false;          ///< the layer has a `backward`, which computes both gradients
-                                      ///< in one call
-  bool joins_backward = false;        ///< `backward` is called whenever both gradients are needed
-                                      ///< at the same time
-  bool has_forward_backward = false;  ///< the loss has a body that computes the loss and its
-                                      ///< gradient together
+  bool has_backward = false;          ///< `backward` exists, and computes both gradients
+  bool joins_backward = false;        ///< `backward` is called if both gradients are needed at once
+  bool has_forward_backward = false;  ///< one body computes the loss and its gradient
   bool has_count = true;
   bool has_prepare = false;
 

@@ -11,9 +11,7 @@ namespace plait::detail {
 struct body_names {
   int forward, backward, backward_input, backward_parameters, forward_backward, count, prepare;
   int formula;
-  int backwards, backward_inputs, backward_parameter;  // misspelt names of bodies: `backward`,
-                                                       // `backward_input` and `backward_parameters`
-                                                       // are right
+  int backwards, backward_inputs, backward_parameter;  // misspelt names of bodies
 };
 
 /// A type that derives from L and adds a second member for each name of a body, so that any member
