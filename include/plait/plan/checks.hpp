@@ -57,7 +57,7 @@ struct parameter_name {
   }
 };
 
-// Templates with a name that explains the number next to it in compilers' messages.
+// Compilers print these types: their names explain the numbers in of_length<12> and on_ranks<4>.
 template <std::size_t Length>
 struct of_length;
 template <int Ranks>

@@ -284,8 +284,7 @@ struct plan {
         return false;
     if (splits_backward && way == direction::backward && node >= 0 &&
         code.nodes[node].kind == program_node_kind::branch)
-      return false;  // the epilogue adds to both gradients, so one call of `backward` must compute
-                     // both
+      return false;  // the epilogue adds to both gradients; one `backward` must compute both
     if (way == direction::forward && node >= 0 && node < code.nodes.size() &&
         code.nodes[node].kind == program_node_kind::add && !storage.shares_place(code.nodes[node]))
       return false;

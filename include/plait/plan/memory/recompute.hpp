@@ -59,8 +59,7 @@ class recompute_finder {
   constexpr recompute_finder(program<Leaves> const& code, auto const& leaves,
                              auto const& needs_gradient, unsigned kinds)
       : code_(code) {
-    out.value.fill(1);  // values that no backward reads are dropped under every kind except
-                        // `nothing`
+    out.value.fill(1);  // a value that no backward reads is dropped under `cheap` and above
     out.slots.fill(made_never);
     for (auto const& piece : code.items) {
       if (has_loss(piece, leaves)) {

@@ -195,7 +195,7 @@ struct form_planner {
   form_cuts cuts;
   lean_vector<edge_placements> placements{};
   lean_vector<crossing> crossings{};  ///< transitions between any two placements
-  lean_vector<passage> passages{};    ///< passages of all nodes; each node's are sorted
+  lean_vector<passage> passages{};    ///< passages of all nodes; sorted within a node
   lean_vector<solved> leaves{}, nodes{};
   lean_vector<chain_picks> chains{};
   /// Costs of transitions, computed when needed; entry i is valid while crossed_on[i] is `edge`.

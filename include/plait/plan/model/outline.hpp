@@ -179,9 +179,9 @@ struct outline_of<times<Weight, L>> : outline_of<L> {
   }
 };
 
-/// Returns the number of entries that node `at` adds to the scope of parameter names in which it
-/// is. A leaf, a named layer and a repeat are one entry each; the nodes below a named layer or a
-/// repeat belong to other scopes.
+/// Returns the number of entries that node `at` adds to its scope of parameter names. A leaf, a
+/// named layer and a repeat are one entry each; the nodes below a named layer or a repeat belong to
+/// other scopes.
 [[gnu::cold]] constexpr int count_scope(auto const& tree, int at) {
   auto const& here = tree.nodes[at];
   if (here.kind == node_kind::leaf || here.kind == node_kind::named ||

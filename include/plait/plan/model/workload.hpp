@@ -24,8 +24,7 @@ enum class predicted : int {
 struct workload {
   std::size_t rows = 1;      ///< rows of one microbatch on one data rank: positions times samples
   int microbatches = 1;      ///< microbatches per step
-  int data_ranks = 1;        ///< number of data ranks; used only if the policy leaves this number
-                             ///< to the launch
+  int data_ranks = 1;        ///< number of data ranks if the policy leaves it to the launch
   int optimizer_states = 2;  ///< number of the optimizer's states for each parameter: 2 for AdamW
   bool sample_weights = false;  ///< true if samples have weights
   bool averages = false;        ///< true if weights are averaged over steps

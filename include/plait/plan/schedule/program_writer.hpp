@@ -173,8 +173,7 @@ class program_writer : row_writer {
   program_shape shape_{};
   buffers host_{};               // buffers that `send` fills from the host and `read` returns to it
   bool measures_ = false;        // true if measures need the outputs
-  lean_vector<char> is_done_{};  // true for units whose gradients are complete, except for tied
-                                 // uses
+  lean_vector<char> is_done_{};  // units whose gradients are complete, except for tied uses
   lean_vector<char> is_reduced_{};  // true for buckets whose reduction has been written
   lean_vector<char> has_begun_{};   // true for chunks that have computed gradients in this step
   lean_vector<char> has_run_{};     // true for chunks that have run a forward

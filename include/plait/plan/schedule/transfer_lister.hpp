@@ -60,12 +60,12 @@ struct transfer_lister {
   constexpr placements of_samples(placement tensor) const {
     return plan.samples.with(model_axis(), tensor).on_stage(stage);
   }
-  /// Returns the placements of a number that is a sum of summands: one for the samples of each data
-  /// rank.
+  /// Returns the placements of a number that is a sum over data ranks: each data rank has the
+  /// summand of its own samples.
   constexpr placements over_samples() const {
     return placements{}.with(plan.samples.axes_with(shard<dim::batch>), partial);
   }
-  /// Returns the placements of a number that is a sum of summands: one of each rank.
+  /// Returns the placements of a number that is a sum over all ranks: each rank has one summand.
   constexpr placements over_all_ranks() const {
     return over_samples().with(axis::stage, partial).with(model_axis(), partial);
   }

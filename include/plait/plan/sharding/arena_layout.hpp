@@ -158,8 +158,8 @@ template <int Leaves>
       place_slots(
           leaf, leaves[leaf].scratch, out.scratch_offset[static_cast<std::size_t>(leaf)],
           [](slot_info const&) { return true; }, both);
-      // Scratch is placed after all buffers of both directions. The scratch of a leaf comes after the
-      // scratch of earlier leaves, although two leaves never use scratch at the same time.
+      // Scratch is placed after all buffers of both directions. The scratch of a leaf comes after
+      // the scratch of earlier leaves, although two leaves never use scratch at the same time.
       forward = backward = both;
     }
     for (int s = piece.first_node; s < piece.end_node; ++s) {

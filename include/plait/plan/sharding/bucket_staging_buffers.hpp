@@ -281,8 +281,7 @@ class bucket_staging {
 
 /// A gather of a bucket of parameters, and the operation of the passes before which it runs.
 struct planned_gather {
-  int before = 0;  ///< index, among the operations of the passes, of the operation that the gather
-                   ///< precedes
+  int before = 0;  ///< index of the operation of the passes that the gather precedes
   int bucket = 0;
   staging_place at{};
 };
