@@ -93,11 +93,9 @@ struct recompute_rule {
 /// reduced. `kept` may be `shard<dim::elements>` as well: parameters are then gathered before
 /// layers use them.
 struct parameter_rule {
-  placement kept = invariant;    ///< the placement of the parameters between steps
-  placement summed = invariant;  ///< the placement of the sum of a step's gradients, before it is
-                                 ///< reduced
-  placement owned = invariant;   ///< the placement of the parameters that a rank's optimizer
-                                 ///< updates, and of the optimizer's state
+  placement kept = invariant;    ///< placement of the parameters between steps
+  placement summed = invariant;  ///< placement of a step's sum of gradients before the reduction
+  placement owned = invariant;   ///< placement of the parameters and states of an optimizer
   friend constexpr bool operator==(parameter_rule const&, parameter_rule const&) = default;
 };
 
