@@ -39,8 +39,7 @@ struct loss_sum {
 ///       }
 ///     };
 struct loss_seed {
-  double const* scale = nullptr;    ///< gradient of the job's loss with respect to the sum that the
-                                    ///< layer adds
+  double const* scale = nullptr;    ///< gradient of the job's loss with respect to the layer's sum
   double const* weights = nullptr;  ///< a weight for each row; null: all are 1
   std::size_t samples = 0;          ///< number of sample slots, as in loss_sum
   std::size_t present = 0;
@@ -64,22 +63,20 @@ constexpr loss_seed seed_of(loss_sum const& of) {
           of.present};
 }
 
-/// Facts, in addition to its operands, that may influence the result of a layer's body. From them a
+/// Facts that may influence the result of a layer's body in addition to its operands. From them a
 /// body can compute global indices, so that its result does not depend on the plan. For example,
 /// dropout draws its random numbers from `seed`, `step`, `site` and the global index of an element.
 struct layer_context {
   std::uint64_t seed = 0;
   std::uint32_t const* step = nullptr;  ///< number of the step, in the device's memory
-  std::uint32_t site = 0;               ///< number of this copy of this layer, different for all
-                                        ///< layers and copies in the model
+  std::uint32_t site = 0;               ///< number of this copy of this layer, unique in the model
   int copy = 0;                         ///< number of the copy within a repeat
   int microbatch = 0;
   bool training = true;
   std::size_t batch = 1;         ///< number of samples of the microbatch on this data rank
   std::size_t first_sample = 0;  ///< global index of the first of these samples
   std::size_t missing = 0;       ///< number of empty sample slots at the end of the microbatch
-  std::size_t all_samples = 0;   ///< number of samples of the global batch; 0: the result of
-                                 ///< `present()`
+  std::size_t all_samples = 0;   ///< number of samples of the global batch; 0: `present()`
   /// True if forward uses running statistics: in evaluation, or if the layer is frozen.
   bool reads_buffers = false;
   bool recomputes = false;  ///< true if forward recomputes activations that were not kept

@@ -33,8 +33,7 @@ class convolution {
       auto const patches = patches_of(at, x, room);
       T* const result = at.samples > 1 ? room + block_.patches : y + at.first_result;
       std::size_t const stride = at.samples > 1 ? at.columns : in_.out_map();
-      for_each_group([&](std::size_t g) {  // shapes of the operands: (outputs, inputs) (inputs,
-                                           // columns)
+      for_each_group([&](std::size_t g) {  // operands (outputs, inputs) (inputs, columns)
         carry_out(queue_, operation::matmul{}, weight(w, g), group(patches, g, inputs()),
                   matrix<T>{result + g * outputs() * stride, outputs(), at.columns, stride},
                   transposes{}, false);
@@ -54,8 +53,7 @@ class convolution {
       bool const direct = is_direct(at.samples);
       T* const patches = direct ? dx + at.first_sample * in_.image() : room;
       std::size_t const stride = direct ? in_.map() : at.columns;
-      for_each_group([&](std::size_t g) {  // shapes of the operands: (inputs, outputs) (outputs,
-                                           // columns)
+      for_each_group([&](std::size_t g) {  // operands (inputs, outputs) (outputs, columns)
         carry_out(queue_, operation::matmul{}, weight(w, g), group(gradient, g, outputs()),
                   matrix<T>{patches + g * inputs() * stride, inputs(), at.columns, stride},
                   transposes{.a = true}, false);
@@ -74,8 +72,7 @@ class convolution {
     for_each_piece(samples, [&](piece const& at) {
       auto const patches = patches_of(at, x, room);
       auto const gradient = results_of(at, dy, room);
-      for_each_group([&](std::size_t g) {  // shapes of the operands: (outputs, columns) (columns,
-                                           // inputs)
+      for_each_group([&](std::size_t g) {  // operands (outputs, columns) (columns, inputs)
         carry_out(queue_, operation::matmul{}, group(gradient, g, outputs()),
                   group(patches, g, inputs()),
                   matrix<Sum>{dw + g * outputs() * inputs(), outputs(), inputs()},

@@ -18,8 +18,7 @@ namespace plait::execution {
 struct forward_watch {
   bool found = false;
   int microbatch = 0;
-  std::uint32_t site = 0;  ///< number of the layer's copy that was checked; greater for a later
-                           ///< layer
+  std::uint32_t site = 0;  ///< layer_context::site of the layer; greater for a later layer
   int leaf = 0, copy = 0;
 
   template <class Device, class T>

@@ -233,8 +233,7 @@ PLAIT_DECL void shape_checks::fail_not_begun() const {
 }
 
 PLAIT_DECL std::string shape_checks::layer_text() const {
-  std::string const layer = body_;  // this is " forward" if a model of one layer gives the layer no
-                                    // name
+  std::string const layer = body_;  // " forward" if the only layer has no name
   return layer.empty() || layer.front() == ' ' ? concat({leaf_, layer}) : layer;
 }
 

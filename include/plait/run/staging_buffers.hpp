@@ -25,8 +25,8 @@ struct block_of_bucket {
 };
 [[nodiscard]] block_of_bucket block_in(parameter_layout const& layout, stored_buckets const& at,
                                        int bucket, std::size_t number);
-/// Returns the index of the block of a bucket that the rank with the coordinates `place` holds, for
-/// a bucket with the placements `held`.
+/// Returns the index of the block that the rank with the coordinates `place` holds of a bucket with
+/// the placements `held`.
 [[nodiscard]] inline std::size_t number_of_block(placements const& held, mesh const& grid,
                                                  coordinates const& place) {
   return std::size_t(grid.block_of(place, held.axes_with(shard<dim::elements>)));

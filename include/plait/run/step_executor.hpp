@@ -97,8 +97,7 @@ class step_executor {
   lean_vector<program_operation> operations_;
   transfer_runner<Rank> transfers_;
   synchronizer<device_type> waits_;
-  bool posts_ = false;  // the program posts messages, which make progress only if the host calls a
-                        // function for them
+  bool posts_ = false;  // true if the program posts messages; the host then calls go_on()
 };
 
 }  // namespace plait::execution
