@@ -158,8 +158,7 @@ struct timetable {
   bool has_backward = true;
   lean_vector<stage_program> stages;
   int chunks = 1;                ///< number of chunks on each stage
-  bool splits_backward = false;  ///< backward passes are split into backward_input and
-                                 ///< backward_parameters
+  bool splits_backward = false;  ///< backward passes are split into two halves
   chunk_placement placement = chunk_placement::line;
 
   [[nodiscard]] constexpr int stage_count() const { return static_cast<int>(stages.size()); }

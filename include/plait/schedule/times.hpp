@@ -104,8 +104,7 @@ template <class CostOf>
       scheduled_work const op = list[here];
       if (!computes(op.kind)) continue;
       bool const is_forward = op.kind == work::forward;
-      bool const is_second_half = op.kind == work::backward_parameters;  // this kind waits for no
-                                                                         // message
+      bool const is_second_half = op.kind == work::backward_parameters;  // needs no message
       auto& input_at = is_forward ? activation_at : gradient_at;
       int const chunk = table.number_of({stage, op.chunk});
       std::int64_t const ready = is_second_half ? 0 : input_at[place(chunk, op.microbatch)];
@@ -138,9 +137,7 @@ template <class CostOf>
       case work::send_activation:
       case work::receive_activation:
       case work::send_gradient:
-      case work::receive_gradient:
-        break;  // a message is not a computation; its time is
-                // costs.message
+      case work::receive_gradient: break;  // a message takes costs.message
     }
     throw schedule_error{"times_of: internal error: a message was taken for a computation"};
   });
