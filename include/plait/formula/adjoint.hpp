@@ -8,12 +8,12 @@
 /// Automatic differentiation of a formula. The gradients are nodes of the same kinds as the
 /// forward; in the graph they follow the nodes of the forward.
 ///
-/// The writer visits nodes from the output to the inputs. Each node adds to the gradients of its
-/// operands: a product adds dy transposed(w) and transposed(x) dy, a map adds its slopes times dy,
-/// and an operation of operation/rows.hpp adds the results of its adjoint operations. If several
-/// nodes read a value, its gradient is the sum of their contributions. Contributions to the
-/// gradient of a parameter are added to its accumulator directly, so the graph has no node that
-/// sums them.
+/// adjoint_writer visits the nodes of the forward from the output to the inputs. Each node adds to
+/// the gradients of its operands: a product adds dy transposed(w) and transposed(x) dy, a map adds
+/// its slopes times dy, and an operation of operation/rows.hpp adds the results of its adjoint
+/// operations. If several nodes read a value, its gradient is the sum of their contributions.
+/// Contributions to the gradient of a parameter are added to its accumulator directly, so the graph
+/// has no node that sums them.
 ///
 /// Example: for y = matmul(silu(a), w) the nodes dy, dy transposed(w), transposed(silu(a)) dy, and
 /// the slope of silu at a times dy transposed(w) are added.
@@ -52,7 +52,7 @@ constexpr unsigned slope_reads(Graph const& g, int map, int by) {
   return slope[functions.count - 1];
 }
 
-/// Writes the nodes of the gradients after the nodes of the forward.
+/// Appends the nodes of the gradients to the graph, after the nodes of the forward.
 template <class Graph>
 struct adjoint_writer {
   Graph& g;
@@ -104,13 +104,14 @@ struct adjoint_writer {
   }
 
  private:
-  /// For each value, a gradient node that belongs to another value as well, and is a summand of
-  /// this value's gradient; or -1.
+  /// For each value, the node that is a summand of the value's gradient and also of another value's
+  /// gradient; -1 if there is no such node.
   int shared_[Graph::capacity]{};
 
-  /// Adds `made`, which is also the gradient of another value, to the gradient of `value`. It is
-  /// added after all contributions that belong to `value` alone. If these are partial sums of the
-  /// ranks, the ranks then need only one all-reduce.
+  /// Adds `made`, which is also the gradient of another value, to the gradient of `value`. finish()
+  /// does the addition, after all contributions that belong to `value` alone have been added up. If
+  /// these contributions are partial sums of the ranks, the ranks therefore need only one
+  /// all-reduce.
   constexpr void add_shared(int value, int made) {
     if (!g.has_gradient(value)) return;
     if (g.at[value].kind == node_kind::parameter || shared_[value] >= 0) return add_to(value, made);
@@ -152,8 +153,9 @@ struct adjoint_writer {
       value = row;
       made = g.put(sum);
     } else {
-      // The map broadcasts a number of each row or head along the last factor, and a row to each
-      // head. The gradient is summed over the same dimensions.
+      // The map repeats a single number of a row or of a head along the last factor, and it repeats
+      // a row for each head. The gradient is summed over the dimensions along which the operand is
+      // repeated.
       if (x.last().is_single() && !g.at[made].last().is_single()) made = g.put(g.reduced(made, 1));
       if (x.width() != g.at[made].width()) {
         node sum = g.like(value, node_kind::sum_of_factors);
@@ -232,13 +234,13 @@ struct adjoint_writer {
     out.read(dy);
     add_to(n.operands[0], g.put(out));
   }
-  /// Puts the gradients of the parts of a value side by side.
+  /// Writes one concat node that puts the gradients of all parts of a value side by side.
   constexpr void part(node const& n, int dy) {
     int const x = n.operands[0];
     if (int const made = g.gradient[x];
         made >= 0 && made != shared_[x] && g.at[made].kind == node_kind::concat &&
         g.at[made].pieces == n.pieces && g.at[made].operands[n.number] < 0) {
-      node moved = g.at[made];  // a node has a higher number than its operands
+      node moved = g.at[made];  // moved to the end, because operands have lower numbers
       g.at[made] = node{};
       moved.operands[n.number] = dy;
       g.gradient[x] = g.put(moved);
@@ -288,8 +290,8 @@ struct adjoint_writer {
       int const made = g.put(out);
       if (k == 0) first = made;
     }
-    // The results of the node have consecutive numbers, so sums of gradients are added after the
-    // last result.
+    // The results of the node have consecutive numbers, so nodes that sum gradients are added after
+    // the last result.
     for (int k = 0; k < 3; ++k) add_to(n.operands[k], first + k);
   }
   /// Adds the gradient of an operation that reduces each row to one number, or the gradient of
@@ -362,8 +364,8 @@ struct adjoint_writer {
           return g.fail(mistake::kind::no_adjoint);
         operands[results++] = value;
       }
-      // The results of a call have consecutive numbers, so sums of gradients are added after the
-      // last.
+      // The results of a call have consecutive numbers, so nodes that sum gradients are added after
+      // the last result.
       for (int k = 0; k < results; ++k)
         if (g.has_gradient(operands[k])) add_to(operands[k], first + k);
     }

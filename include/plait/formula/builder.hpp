@@ -9,8 +9,8 @@
 
 namespace plait::formula {
 
-/// Writes the nodes of the forward. It has one function for each kind of term; the functions take
-/// their operands as numbers of nodes.
+/// Adds the nodes of the forward to a graph. There is one function for each kind of term; each
+/// function gets the numbers of the nodes that are the operands of the term.
 template <class Graph>
 struct graph_builder {
   Graph& g;
@@ -70,8 +70,8 @@ struct graph_builder {
   // ---- Elements ---------------------------------------------------------------------------------
 
   /// Adds an elementwise function (a map). Shapes are aligned at their last factors. A factor that
-  /// a value lacks, or that has a single element, is broadcast. `of_integers`: the function takes
-  /// integers, which other functions do not.
+  /// a value lacks, or that has a single element, is broadcast. `of_integers`: true for a function
+  /// that takes integers; all other functions refuse integers.
   constexpr void map(algebra is, bool from_output, int flops, int const* operands, int count,
                      bool of_integers) {
     node out;
@@ -247,7 +247,8 @@ struct graph_builder {
     if (g.sequence == 0) return g.fail(mistake::kind::needs_sequence);
     int const counts[]{heads, key_value_heads, key_value_heads};
     int const head_width = g.at[operands[0]].width() / heads;
-    // Ranks cut key and value by whole heads. The query heads that read one head are cut with it.
+    // Ranks cut key and value by whole heads. The query heads that read one key-value head stay on
+    // the same rank as this head.
     dimension const cut = g.make_dimension(key_value_heads);
     node out = g.like(operands[0], node_kind::attention);
     for (int k = 0; k < 3; ++k) {
@@ -466,7 +467,7 @@ struct graph_builder {
     if (g.at[value].factor_count != 1) g.fail(mistake::kind::has_factors);
     return g.at[value].factor_count == 1;
   }
-  /// Returns true for an image that is as large as the windows at least.
+  /// Returns true for an image that is at least as large as the windows.
   constexpr bool takes_windows(int value, window_numbers const& by) {
     if (!takes(value)) return false;
     image_shape const of = g.at[value].image;
@@ -499,7 +500,7 @@ struct graph_builder {
       out.factor_count = x.factor_count;
       out.row_place = x.row_place;
     } else if (x.factor_count == out.factor_count && x.row_place > out.row_place) {
-      out.row_place = x.row_place;  // one operand has scores, the other a weight of each head
+      out.row_place = x.row_place;  // one operand is scores, the other has a weight for each head
     }
     for (int f = 0; f < x.factor_count; ++f) {
       dimension& made = out.factors[out.factor_count - x.factor_count + f];

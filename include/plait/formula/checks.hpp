@@ -28,7 +28,8 @@ consteval bool takes_inputs(std::index_sequence<I...>) {
   return requires { L::formula(input_value<int(I)>{}...); };
 }
 
-/// Returns the mistake in the output that a layer declares, if any.
+/// Returns the mistake if the output `said`, which a layer declares, does not fit the result of its
+/// formula; else returns no mistake.
 template <class Graph>
 consteval mistake mistake_of_output(Graph const& g, ext::value_info const& said) {
   node const& made = g.at[g.output];
@@ -68,8 +69,8 @@ consteval mistake find_mistake() {
 template <class L>
 inline constexpr mistake mistake_of = find_mistake<L>();
 
-/// Returns the sentence about the mistake in the formula of L; `ext::printed` makes it a template
-/// argument, which compilers print.
+/// Returns the sentence about the mistake in the formula of L. `ext::printed` turns this sentence
+/// into a template argument, which compilers print.
 template <class L>
 struct mistake_sentence {
   consteval auto operator()() const {
@@ -89,8 +90,8 @@ inline constexpr std::size_t most_printed = 36;
 inline constexpr std::size_t most_printed = std::size_t(-1);
 #endif
 
-/// Returns part `Part` of the sentence about the mistake, or the number of its parts if `Part` is
-/// -1. The sentence is split at spaces.
+/// Returns part `Part` of the sentence about the mistake in the formula of L or, if `Part` is -1,
+/// the number of parts. The sentence is split at spaces, into parts that the compiler prints whole.
 template <class L, int Part>
 struct sentence_part {
   consteval auto operator()() const {

@@ -3,7 +3,7 @@
 
 #include "plait/formula/graph.hpp"
 
-/// The degrees of elementwise functions, as polynomials of their partial operands. An operand is
+/// The degree of each elementwise function as a polynomial of its partial operands. An operand is
 /// partial if each rank has a summand of it.
 ///
 /// A sum of summands is a summand, and so is a summand times a number that all ranks have. A
@@ -15,7 +15,7 @@
 /// it, and x + b has degree 1.
 namespace plait::formula {
 
-/// The degree of a value in the operands that are partial.
+/// The degree of a value as a polynomial of the operands that are partial.
 enum class degree : int { zero, none, linear, other };
 
 constexpr degree times(degree a, degree b) {
@@ -47,8 +47,8 @@ struct summand_degrees {
     once |= 1u << g.at[row].number;
     return true;
   }
-  /// Returns the degree of a map; with `by`, the degree of its derivative with respect to this
-  /// operand.
+  /// Returns the degree of a map or, if `by` is an operand, the degree of the map's derivative with
+  /// respect to this operand.
   constexpr degree of_map(int map, int by = -1) {
     auto const functions = g.functions_of(map);
     degree value[Graph::function_list::most]{}, slope[Graph::function_list::most]{};
@@ -97,7 +97,8 @@ struct summand_degrees {
     }
     return by >= 0 ? slope[functions.count - 1] : value[functions.count - 1];
   }
-  /// Returns the degree of a derivative times the gradient of the map's result.
+  /// Returns the degree of a slope node, which is a map's derivative times the gradient of the
+  /// map's result.
   constexpr degree of_slope(node const& of) {
     bool const of_dy = is_partial[of.operands[of.count - 1]];
     degree const slope = of.from_output ? (is_partial[of.of] ? degree::other : degree::none)

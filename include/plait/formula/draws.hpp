@@ -9,9 +9,9 @@
 
 /// The random numbers that formulas draw.
 ///
-/// A number depends on the seed, the step, the layer, the draw within the layer, and the place of
-/// the element in the whole value. Every plan therefore draws the same numbers, and a recomputation
-/// draws them again.
+/// A random number depends on the seed, the step, the layer, the number of the draw within the
+/// layer, and the place of the element in the whole value. Every plan therefore draws the same
+/// numbers, and a recomputation draws them again.
 namespace plait::formula {
 
 /// The distribution of a draw. A dropout draws the factor by which an element is multiplied: 0 or 1
@@ -32,13 +32,13 @@ template <distribution From, int Number, class Real>
 struct random_draw {
   static_assert(Number < 256, "a formula has at most 256 draws of random numbers");
 
-  /// For a dropout, an element whose random word is at least `threshold` is kept and has the factor
-  /// `factor`.
+  /// Returns the random number of an element. For a dropout it is `factor` if the element's random
+  /// word is at least `threshold`, so that the element is kept; otherwise it is 0.
   PLAIT_IN_LOOPS PLAIT_HOST_DEVICE static Real of(random_place const& at, std::uint32_t threshold,
                                                   double factor) {
     if constexpr (From == distribution::normal) {
       if (!at.is_training) return Real(0);
-      using std::cos, std::log, std::sqrt;  // Box-Muller on two words of a block
+      using std::cos, std::log, std::sqrt;  // the Box-Muller transform of two random words
       ext::random_block const words = ext::random_bits(at.key, first + at.element);
       Real const radius = sqrt(Real(-2) * log(Real(ext::uniform_from_bits(words.word[0]))));
       return radius * cos(Real(6.283185307179586) * Real(ext::uniform_from_bits(words.word[1])));
@@ -52,8 +52,8 @@ struct random_draw {
   }
 
  private:
-  /// The first block of the draw's random words. No value has 2^56 elements, so the blocks of
-  /// different draws do not overlap.
+  /// The number of the first block of random words of this draw. No value has 2^56 elements, so the
+  /// blocks of different draws do not overlap.
   static constexpr std::uint64_t first = std::uint64_t(Number) << 56;
 };
 

@@ -11,7 +11,7 @@
 
 namespace plait::formula {
 
-/// A string with the functions that expression_writer calls.
+/// A string with the member function add(), which expression_writer calls.
 struct grown_text {
   std::string text;
   void add(char one) { text += one; }
@@ -140,8 +140,8 @@ class form_explainer : expression_writer<grown_text> {
         break;
     }
   }
-  /// Writes that a value has the index in two of its dimensions, and the lengths of its dimensions:
-  /// 6 x 6.
+  /// Writes that value `i` has the index in two of its dimensions, and writes the lengths of its
+  /// dimensions, for example 6 x 6.
   void in_two_dimensions(int i) {
     node const& n = g.at[i];
     value(i), this->out_.add(" has it in two of its dimensions, ");
@@ -156,7 +156,7 @@ class form_explainer : expression_writer<grown_text> {
     this->out_.add(", and ranks cut a value along one");
   }
   /// Writes the dimensions of inputs and parameters that belong to a variable. If there are none,
-  /// it writes the dimensions of a computed value.
+  /// it writes the dimensions of a computed value that belong to the variable.
   void variable(int root) {
     bool begins = true;
     auto const add = [&](int i, dimension const& of, char const* which) {

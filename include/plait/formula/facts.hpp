@@ -268,7 +268,8 @@ inline constexpr int most_leaves = 300;
 /// Compilers limit the number of steps in a constant expression; the limit of clang is the lowest.
 inline constexpr int most_nodes = 256;
 
-/// The distinct terms of the formula of L, which the first nodes of its graph represent.
+/// The distinct terms of the formula of L. The first nodes of the formula's graph represent these
+/// terms.
 template <class L>
 struct formula_terms {
   using inputs = typename input_list<typename L::input>::type;
@@ -295,7 +296,8 @@ struct formula_terms {
     if (g.has_failed()) return g;
     if (g.loss_term < 0) {
       g.output = g.size - 1;
-      while (g.at[g.output].kind == node_kind::result) --g.output;  // the first result is the value
+      // The output is the first result of its call.
+      while (g.at[g.output].kind == node_kind::result) --g.output;
       if (is_loss) g.loss_term = g.output;
     }
     if (!g.at[g.output].is_per_row() || g.is_leaf(g.output)) {
@@ -327,8 +329,9 @@ struct formula_terms {
   static constexpr bool is_number_of_row(node const& of) {
     return of.is_per_row() && of.width() == 1;
   }
-  /// The node of a term, and the number of leaves of its expression if each shared value is written
-  /// out at each use, as compilers write the type of the expression in messages and names.
+  /// The node of a term, and the number of leaves of its expression. A value that is used twice
+  /// counts twice, because compilers write it out at each use when they print the type of the
+  /// expression.
   struct placed_term {
     int node = 0, leaves = 1;
   };
@@ -346,7 +349,7 @@ struct formula_terms {
     made.node = g.size;
     int operands[node::most_operands]{};
     find_operands(operands, made, terms, static_cast<Term*>(nullptr));
-    // Each operand has at most `most_leaves`, so the sum does not overflow an int.
+    // Each operand has at most `most_leaves` leaves, so the sum does not overflow an int.
     if (made.leaves > most_leaves) g.fail(mistake::kind::too_many_leaves, made.leaves);
     else term_placer<inputs>::place(g, Term{}, operands);
     g.blame(number);
@@ -398,8 +401,9 @@ constexpr int elements_of_call(Graph const& g, node const& n) {
   if (n.windows.kernel == 0) return 1;
   return n.count == 1 ? n.windows.kernel * n.windows.kernel : g.at[n.operands[1]].width();
 }
-/// Returns the number of points of the iteration space of a program's own call for each row: the
-/// product of the lengths of all indices except the index of the rows.
+/// For a call of an operation that the program declares, returns the number of points of its
+/// iteration space that belong to one row: the product of the lengths of all indices except the
+/// index of the rows.
 template <class Graph>
 constexpr double elements_of_own(Graph const& g, node const& n) {
   auto const by = operation::signature::of(n.row->text);

@@ -27,7 +27,7 @@ enum class refusal : int {
   twice,              ///< a value has the variable in two dimensions
   of_summands,        ///< a function that is not linear would read a summand
   cut_times_summand,  ///< an operation would read a block and a summand
-  of_function,        ///< a function would read a summand as an operand other than the last
+  of_function,        ///< a function would read a summand that is not its last operand
   in_pieces,         ///< the columns of a rank would not be contiguous, and an operation takes only
                      ///< contiguous columns
   unlike_gradients,  ///< one contribution to a gradient is complete and another is a summand
@@ -44,8 +44,10 @@ enum class refusal : int {
 template <class Graph>
 class cut_values {
  public:
-  static constexpr int nothing = -1;  ///< the variable of the form in which each rank does all work
-  static constexpr int summands = -2;  ///< the variable of the form whose inputs are partial
+  /// In place of the number of a variable: the form in which each rank does all work.
+  static constexpr int nothing = -1;
+  /// In place of the number of a variable: the form whose inputs are partial.
+  static constexpr int summands = -2;
 
   constexpr cut_values(Graph const& graph, int variable)
       : g(graph), variable_(variable), degrees_{graph, is_partial_} {}
@@ -61,8 +63,8 @@ class cut_values {
     return refuse(because, at_node);
   }
 
-  /// Returns the dimension of a value that is cut: 0 for the rows, 1 for the first factor of the
-  /// columns and so on, -1 for none, -2 for several.
+  /// Returns the dimension along which a value is cut: 0 for the rows, 1 for the first factor of
+  /// the columns and so on, -1 for none, -2 for several.
   [[nodiscard]] constexpr int cut_dimension(int value) const {
     node const& n = g.at[value];
     int out = is_cut(n.rows) ? 0 : -1;
@@ -102,8 +104,8 @@ class cut_values {
     return is_replicate_[value] ? replicate : invariant;
   }
 
-  /// Returns true if an all_reduce within the layer completes a value as soon as ranks have their
-  /// summands.
+  /// Returns true if an all_reduce within the layer completes a value as soon as the ranks have
+  /// calculated their summands.
   [[nodiscard]] constexpr bool is_completed(int value) const { return is_completed_[value]; }
 
   refusal why = refusal::none;
@@ -133,9 +135,10 @@ class cut_values {
     for (int i = 0; i < g.size; ++i) find_mode(i);
     return has_whole_duals() && has_like_gradients();
   }
-  /// Marks the summands that node `where` cannot take as completed: the ranks all-reduce them
-  /// first. Only one number for each row or head can be completed, or a whole row that is added to
-  /// a complete row, as at the end of a residual block. Returns true if it marked any.
+  /// Finds the summands that node `where` cannot read, and marks them as "completed": the ranks
+  /// all-reduce them before the node runs. A summand can be completed if it has one number for each
+  /// row or head, or if it is a row that is added to a complete row, as at the end of a residual
+  /// block. Returns true if at least one summand has been marked.
   constexpr bool complete_summands() {
     if (why != refusal::of_summands && why != refusal::cut_times_summand) return false;
     node const& n = g.at[g.at[where].kind == node_kind::result ? g.at[where].operands[0] : where];
@@ -153,7 +156,7 @@ class cut_values {
     if (n.kind == node_kind::reduce || n.kind == node_kind::add || n.kind == node_kind::product ||
         is_call)
       return completes_[value] = true;
-    bool found = false;  // true once the ranks complete a summand that a function reads
+    bool found = false;  // true if a summand that the function reads has been marked
     for (int k = 0; k < n.count; ++k)
       if (n.operands[k] >= 0) found = complete(n.operands[k], is_row) || found;
     return found;
@@ -212,7 +215,8 @@ class cut_values {
       default: return visit_operation(i, n);
     }
   }
-  /// Finds the placement of node i. `of`: the node that lists the operands of node i.
+  /// Finds out if node i is a summand, and returns false if it cannot be calculated from its
+  /// operands. `of`: the node that lists the operands of node i.
   constexpr bool visit_operation(int i, node const& of) {
     bool const takes_bias = of.kind == node_kind::product || of.is_convolution;
     bool const has_bias = takes_bias && of.count == 3;
@@ -226,7 +230,7 @@ class cut_values {
     bool const here = is_cut(i);
     if (sums > 0 && (cuts > 0 || here)) return refuse(refusal::cut_times_summand, i);
     if (cuts > 0 && !takes_columns(i, of)) return refuse(refusal::in_pieces, i);
-    if (cuts > 0) is_partial_[i] = !here;  // summed over the variable that is cut
+    if (cuts > 0) is_partial_[i] = !here;  // the operation sums over the variable that is cut
     else if (sums > 0 && !visit_summands(i, of, sums)) return false;
     if (has_bias && is_partial_[i] && !degrees_.enters_once(of.operands[2]))
       return refuse(refusal::of_summands, i);
@@ -275,16 +279,16 @@ class cut_values {
     }
     return out;
   }
-  /// Returns true if the operation that runs elementwise functions accepts these summands: either
-  /// all operands are summands, or only the last operand is a summand and the function is linear in
-  /// it.
+  /// Returns true if the `ops` function that runs elementwise functions accepts the summands among
+  /// the operands of `of`. It does so if all operands are summands, or if only the last operand is
+  /// a summand and the function is linear in this operand.
   [[nodiscard]] constexpr bool takes_summands(node const& of, int sums,
                                               bool is_linear_in_last) const {
     return sums == of.count ||
            (sums == 1 && is_linear_in_last && is_partial_[of.operands[of.count - 1]]);
   }
-  /// Returns true if the operation of `of`, which calculates node i, is linear in the operands that
-  /// are summands, so that the result is a summand, too.
+  /// Returns true if node i, a result of the operation `of`, is linear in those operands that are
+  /// summands. Node i is then a summand, too.
   [[nodiscard]] constexpr bool is_linear(int i, node const& of, int sums) const {
     auto const by = operation::signature::of(of.row->text);
     int written = 0, reads = 0, first = -1, last = -1;
@@ -309,8 +313,8 @@ class cut_values {
     }
   }
   /// Decides if a value that is not cut is `replicate` or `invariant`. A value of the forward is
-  /// replicate if its gradient is a summand; so are the other results of its call. A gradient is
-  /// replicate if one of its operands is.
+  /// replicate if its gradient is a summand; further results of a call have the mode of the first
+  /// result. A gradient is replicate if one of its operands is.
   constexpr void find_mode(int i) {
     node const& n = g.at[i];
     if (i < g.forward_size) {
@@ -328,7 +332,7 @@ class cut_values {
       if (is_whole && is_replicate_[x]) is_replicate_[i] = true;
     }
   }
-  /// Returns true if, for each summand, the gradient is whole on each rank.
+  /// Returns true if each summand of the forward has a gradient that is whole on each rank.
   constexpr bool has_whole_duals() {
     for (int i = 0; i < g.forward_size; ++i) {
       bool const is_summand = is_partial_[i] || is_completed_[i];
@@ -429,7 +433,8 @@ struct formula_forms {
       node const& n = g.at[i];
       for (int k = 0; k < n.count; ++k)
         out.is_shared[i] = out.is_shared[i] || (n.operands[k] >= 0 && values.is_cut(n.operands[k]));
-      // All ranks look up every row of a table, whose rows may be cut.
+      // If the rows of the table are cut, each rank still looks up all tokens, so the work is not
+      // divided.
       if (n.is_lookup) out.is_shared[i] = values.is_cut(i);
     }
     for (int k = 0; k < g.parameter_count; ++k)

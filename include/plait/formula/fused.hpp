@@ -16,8 +16,8 @@
 #include "plait/tensor/functions.hpp"
 
 /// The elementwise functions to which map nodes are lowered. A chain of functions becomes one
-/// function, and so does its derivative with respect to each operand. These functions are named
-/// types, so that every device can run them.
+/// function, and the derivative of the chain with respect to each operand becomes one function,
+/// too. These functions are named types, so that every device can run them.
 namespace plait::formula {
 
 /// The hand-written derivative of a function of one number. `type` is a function of two numbers:
@@ -118,8 +118,8 @@ struct fused_map {
   }
 
  private:
-  // Members and not local constants, because nvcc warns of constexpr host functions that are called
-  // in a kernel.
+  // These are static members and not local constants of evaluate(), because nvcc warns of constexpr
+  // host functions that are called in a kernel.
   template <int Function, int Operand>
   static constexpr int value = table.at[functions.at[Function]].own[Operand];
   template <int Value>
@@ -207,11 +207,12 @@ struct fused_map {
     }
     return masks[Function];
   }();
-  /// A function, because nvcc warns of a shift by the constant -1 even in code that does not run.
+  /// Returns the bit of an operand in a bit mask; 0 for operand -1. It is a function, because nvcc
+  /// warns of a shift by the constant -1 even in code that does not run.
   static constexpr unsigned bit_of(int operand) { return operand < 0 ? 0u : 1u << operand; }
-  /// False for an inner function that must not be evaluated, because it does not depend on operand
-  /// `By` and reads operands that are not given. Its value could be 0 / 0, and NaN times a slope of
-  /// 0 is NaN.
+  /// False for an inner function that must not be evaluated: it does not depend on operand `By`,
+  /// and it reads operands that are not given. Its value could be 0 / 0, and NaN times a slope of 0
+  /// is NaN.
   template <int Function, int By, unsigned Given>
   static constexpr bool is_wanted =
       Given == ~0u || (made_of<Function> & ~Given) == 0 || (made_of<Function> & bit_of(By)) != 0;
@@ -345,7 +346,8 @@ struct map_slope {
   }
 };
 
-/// Returns, for each element of a row, the single number of the row times a factor.
+/// An elementwise function that repeats the single number of each row, times a factor, for each
+/// element of the row.
 template <class Facts, int Node>
 struct repeated {
   static constexpr bool is_linear = true, is_placed = false, is_drawn = false;
@@ -366,7 +368,7 @@ struct column_map {
   static constexpr int most = node::most_factors;
   std::size_t divisor[most]{1, 1, 1}, extent[most]{1, 1, 1}, stride[most]{};
   std::size_t width = 1;  ///< the number of columns of the operand
-  /// The number of columns of the operand that one block of the result reads.
+  /// The number of the operand's columns that one block of `block` columns of the result reads.
   std::size_t read_block = 1;
   bool is_same = false;  ///< the operand has the same columns as the result
 
@@ -409,8 +411,9 @@ template <class... Numbers>
 using common_number = std::conditional_t<(std::is_integral_v<Numbers> && ...), double,
                                          std::common_type_t<Numbers...>>;
 
-/// An elementwise function for ops.map_at, which passes the place of each element. The function
-/// repeats operands along rows or factors. `Facts` is a formula_facts, and `Node` the map.
+/// An elementwise function for ops.map_at, which passes the place of each element. It repeats
+/// operands along rows or along factors of the columns. `Facts` is a formula_facts, and `Node` the
+/// map.
 template <class Facts, class Function, int Node, std::size_t... Operand>
 struct function_at_place : std::conditional_t<Function::is_drawn, random_source, no_random_source> {
   static constexpr node n = Facts::table.at[Node];

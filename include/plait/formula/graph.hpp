@@ -33,13 +33,14 @@ struct graph {
   int gradient[Capacity]{};  ///< the node of the gradient of a value, -1 if it has none
   int inputs[most_inputs]{-1, -1, -1, -1}, input_count = 0;
   int parameters[Capacity]{}, parameter_count = 0;
-  int loss_term = -1;    ///< the node whose rows are added to the loss
+  int loss_term = -1;    ///< the node whose numbers, one for each row, are added to the loss
   bool is_loss = false;  ///< the output is `loss_term`
   int sequence = 0;      ///< positions of a sample; 0 if the layer does not declare `sequence`
   /// The union-find forest of variables: the variable that a variable was united with, or its own
   /// number if it is the root of its tree.
   int parent[Capacity]{};
-  /// The number of pieces in a variable, each of which is cut as the parent of the variable.
+  /// The number of pieces of which a variable consists. Each piece is cut in the same way as the
+  /// parent of the variable in the forest.
   int pieces[Capacity]{};
   int extents[Capacity]{};    ///< the length of a variable; 0 for the rows
   bool is_whole[Capacity]{};  ///< each rank needs all of a variable
@@ -53,7 +54,7 @@ struct graph {
 
   [[nodiscard]] constexpr bool has_failed() const { return wrong.what != mistake::kind::none; }
   /// Records a mistake, unless another one was recorded earlier. The caller, which knows the term
-  /// that it places or visits, adds the term by `blame`.
+  /// that it places or visits, then calls blame() to add this term.
   constexpr void fail(mistake::kind what, int left = 0, int right = 0) {
     if (!has_failed()) wrong = {what, -1, left, right, wrong.letter};
   }
@@ -73,7 +74,7 @@ struct graph {
   [[nodiscard]] constexpr bool has_gradient(int value) const {
     return !is_shapeless(value) && !at[value].is_data;
   }
-  /// Returns a node with the shape of `value`.
+  /// Returns a new node of this kind with the shape of `value`.
   [[nodiscard]] constexpr node like(int value, node_kind kind) const {
     node out;
     out.kind = kind;
@@ -92,7 +93,8 @@ struct graph {
            kind == node_kind::draw;
   }
 
-  /// Returns the parameter if a value is a parameter, or a view of a parameter by heads; else -1.
+  /// If a value is a parameter, or a view that divides a parameter into heads, returns the node of
+  /// the parameter; else returns -1.
   [[nodiscard]] constexpr int row_of(int value) const {
     if (at[value].kind == node_kind::reshape) value = at[value].operands[0];
     return at[value].kind == node_kind::parameter ? value : -1;
@@ -111,7 +113,8 @@ struct graph {
     while (parent[variable] != variable) variable = parent[variable];
     return variable;
   }
-  /// Returns the number of pieces in a variable, each of which is cut as the root of its tree.
+  /// Returns the number of pieces of which a variable consists. Each piece is cut in the same way
+  /// as the root of the variable's tree.
   [[nodiscard]] constexpr int pieces_of(int variable) const {
     int out = 1;
     for (; parent[variable] != variable; variable = parent[variable]) out *= pieces[variable];
@@ -132,7 +135,7 @@ struct graph {
       if (operation::signature::holds(letters, by.operands[k].columns)) need_whole(x.last());
     }
   }
-  /// Records that `a` consists of `count` pieces that are cut as `b` is.
+  /// Records that `a` consists of `count` pieces and that each piece is cut in the same way as `b`.
   constexpr void unite(dimension const& a, dimension const& b, int count = 1) {
     if (a.variable < 0 || b.variable < 0) return need_whole(a), need_whole(b);
     int const of_a = root(a.variable), of_b = root(b.variable);
@@ -205,8 +208,8 @@ struct graph {
       }
     }
   }
-  /// Inlines a map into its readers if all readers are maps of its shape: its result is never
-  /// stored. A function of parameters alone is inlined, too.
+  /// Inlines a map into its readers if all readers are maps of the same shape, so that the map's
+  /// result is never stored. A map that reads only parameters is inlined into maps of any shape.
   constexpr void fuse() {
     bool is_stored[Capacity]{};
     is_stored[output] = true;
@@ -241,7 +244,7 @@ struct graph {
   struct function_list {
     static constexpr int most = 32;
     int at[most]{};
-    int count = 0;  ///< more than `most` is a mistake that fuse() reports
+    int count = 0;  ///< if it is more than `most`, fuse() reports a mistake
 
     [[nodiscard]] constexpr int place_of(int value) const {
       for (int i = 0; i < count; ++i)
@@ -292,8 +295,8 @@ struct graph {
     }
     return made[functions.count - 1] == kind::linear;
   }
-  /// Returns true if a map adds `operand` unchanged, so that the derivative with respect to it is
-  /// 1.
+  /// Returns true if a map adds `operand` unchanged, so that the derivative with respect to
+  /// `operand` is 1.
   [[nodiscard]] constexpr bool adds_operand(int map, int operand) const {
     auto const functions = functions_of(map);
     bool is_added[function_list::most]{}, depends[function_list::most]{};

@@ -45,7 +45,7 @@ class cheapest_kept {
       if (is_input(v)) of_inputs += width;
       capacity_[v] = is_input(v) ? unlimited : is_given ? 0 : 2 * width;
     }
-    // Inputs are kept together: one additional value represents all of them.
+    // The inputs are kept all together or not at all: one additional value represents them.
     capacity_[inputs()] = g.is_loss ? 0 : 2 * of_inputs - 1;
     while (push()) {
     }
@@ -98,8 +98,9 @@ class cheapest_kept {
            !is_made(value) && !g.at[value].is_inlined;
   }
 
-  /// Adds flow along one more path from the sources to a value that gradients read. Returns false
-  /// if no such path exists. The two ends of the edge of value v are v and v + `half`.
+  /// Increases the flow along one more path from the sources to a value that gradients read.
+  /// Returns false if no such path exists. The two ends of the edge of value v are v and v +
+  /// `half`.
   constexpr bool push() {
     constexpr int half = Graph::capacity + 1;
     int from[2 * half]{}, queue[2 * half]{}, first = 0, last = 0;
@@ -146,7 +147,7 @@ class cheapest_kept {
     else if (a < half) into_[x][place(x, y)] -= amount;
     else into_[y][place(y, x)] += amount;
   }
-  /// Returns the place of an operand among the operands of a value.
+  /// Returns the index of operand x among the operands of a value.
   [[nodiscard]] constexpr int place(int value, int x) const {
     int k = 0;
     while (operand(value, k) != x) ++k;

@@ -33,8 +33,8 @@ constexpr auto matrix_of_view(View const& of) {
 // ---- Rows
 // -----------------------------------------------------------------------------------------
 
-/// Calls Function(columns, pointers...) for each row on the device, with a pointer to this row of
-/// each operand.
+/// A kernel that calls Function(columns, pointers...) on the device once for each row. The pointers
+/// point to this row in each of the operands.
 template <class Function>
 struct row_kernel {
   static constexpr bool any_placement = true;
@@ -45,7 +45,7 @@ struct row_kernel {
               matrix_of_view(more)...);
   }
 };
-/// As row_kernel, for a function that takes the number of the row as its first argument.
+/// A kernel like row_kernel, for a function that takes the number of the row as its first argument.
 template <class Function>
 struct numbered_row_kernel {
   static constexpr bool any_placement = true;
@@ -136,7 +136,7 @@ struct greatest_of_row {
     *y = static_cast<Y>(static_cast<accumulate_t<X>>(x[place]));
   }
 };
-/// Writes y to `at`; with `IsAdded`, adds y to it.
+/// Writes y to `at`; if `IsAdded` is true, adds y to `at`.
 template <bool IsAdded, class T>
 PLAIT_HOST_DEVICE void put_gradient(T& at, accumulate_t<T> y) {
   at = static_cast<T>(IsAdded ? static_cast<accumulate_t<T>>(at) + y : y);
@@ -154,7 +154,7 @@ struct log_sum_exp_gradient_of_row {
                      static_cast<sum_type>(*dy));
   }
 };
-/// dx = dy in one column and 0 in others, for one row.
+/// dx = dy in one column and 0 in all other columns, for one row.
 template <bool IsAdded>
 struct gradient_in_column {
   template <class Y, class DX>
@@ -232,14 +232,14 @@ struct shift_kernel {
     queue.fill(element{0}, y.data + (steps < 0 ? count : 0), zeros);
   }
 };
-/// a b + c.
+/// Returns a b + c.
 struct multiply_and_add {
   template <class T>
   PLAIT_IN_LOOPS PLAIT_HOST_DEVICE constexpr T operator()(T a, T b, T c) const {
     return a * b + c;
   }
 };
-/// factor a + b.
+/// Returns factor a + b.
 struct scale_and_add {
   double factor = 1;
 
@@ -248,8 +248,8 @@ struct scale_and_add {
     return static_cast<T>(factor) * a + b;
   }
 };
-/// h[t] = a[t] h[t - 1] + x[t], with one call for each position. Without an operand a, a[t] is
-/// `factor`.
+/// h[t] = a[t] h[t - 1] + x[t], with one call of the device for each position. If the operand a is
+/// absent, a[t] is `factor`.
 struct scan_kernel {
   static constexpr bool any_placement = true;
   std::size_t rows_of_position = 1;
@@ -277,7 +277,7 @@ struct scan_kernel {
     return {data, 1, count, count};
   }
 };
-/// g[t] = dh[t] + a[t + 1] g[t + 1], the gradient of a scan. Without an operand a, a[t] is
+/// g[t] = dh[t] + a[t + 1] g[t + 1], the gradient of a scan. If the operand a is absent, a[t] is
 /// `factor`.
 struct scan_gradient_kernel {
   static constexpr bool any_placement = true;
@@ -389,7 +389,8 @@ struct contract_kernel {
     swapped.rows = columns, swapped.columns = rows;
     swapped.run(queue, b, a, c, 1, 0);
   }
-  /// `a`, `b`: the numbers of the strides of x and of y; 1 and 0 if the operands are swapped.
+  /// Issues the products. `a`, `b`: the indices of x and of y among the strides of each loop
+  /// dimension, which are 0 and 1, or 1 and 0 if the operands are swapped.
   void run(auto const& queue, auto const* x, auto const* y, auto* out, int a, int b) const {
     for (std::size_t sample = 0; sample < batch; ++sample)
       for (std::size_t i = 0; i < repeated[0].length; ++i)
@@ -409,7 +410,8 @@ struct contract_kernel {
           }
   }
   /// Returns the matrix that has one loop dimension as rows and another as columns. It is stored
-  /// transposed if its rows are contiguous. `of`: the number of the strides.
+  /// transposed if its rows are contiguous. `of`: the index of this matrix among the strides of
+  /// each loop dimension.
   template <class T>
   static matrix<T const> laid(T const* data, loop_dimension const& rows,
                               loop_dimension const& columns, int of, bool& is_transposed) {

@@ -51,7 +51,8 @@ class forms_of_formula {
     out.shared_flops = Facts::shared_flops(form);
     return out;
   }
-  /// Names the dimension that ranks cut in an activation: positions or features.
+  /// Returns placement `at` of an activation with the name of the dimension that ranks cut
+  /// (positions or features) in place of the number of this dimension.
   static constexpr placement as_value(placement at) {
     if (ext::is_shard(at)) at.index = at.index == 0 ? int(dim::sequence) : int(dim::features);
     return at;
@@ -165,7 +166,7 @@ consteval aliasing aliasing_of() {
 }
 
 /// Separate bodies for the gradient of the input and for the gradients of the parameters. A layer
-/// has them if the two read no common value that the backward computes.
+/// has them if no value that the backward computes is read by both bodies.
 template <class L>
 struct separate_backwards {
   static void backward_input(auto& ops, auto const& l) {

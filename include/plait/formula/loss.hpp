@@ -14,14 +14,16 @@
 #include "plait/layer/value.hpp"
 #include "plait/run/context.hpp"
 
-/// Losses that are written as formulas: which rows count, and the factor of each row's gradient.
+/// Losses that are written as formulas. This file decides which rows of a batch count in the loss,
+/// and by which factor the gradient of each row is multiplied.
 ///
 /// Example: cross_entropy(x, ids) returns one number for each row. A row whose target is
 /// ext::ignored_target does not count: its term and its gradient are 0. Each other row has the
 /// factor 1 / (number of rows that count), times its weight if the loss is weighted.
 namespace plait::formula {
 
-/// The types and the number of the targets of the loss L, and which rows they leave out.
+/// The types and the number of the targets of the loss L, and the function that tells if a row does
+/// not count in the loss because its targets are missing.
 template <class L>
 struct loss_targets {
   using facts = formula_facts<L>;

@@ -33,7 +33,7 @@ enum class storage : int {
 template <class Graph>
 class value_memory {
  public:
-  /// A list of slots. Each slot is listed as the number of a value that has the shape of the slot.
+  /// A list of slots. Each list entry is the number of a value that has the shape of the slot.
   struct slot_list {
     int value[Graph::capacity]{};
     int count = 0;
@@ -100,7 +100,8 @@ class value_memory {
       if (is_added_in_place(value, i)) return place_of(i);
     return value;
   }
-  /// Returns true if a node adds its result to the other operand of sum `i`, in place.
+  /// Returns true if node `value`, an operand of sum `i`, adds its result in place to the other
+  /// operand of the sum.
   [[nodiscard]] constexpr bool is_added_in_place(int value, int i) const {
     return g.at[i].kind == node_kind::add && g.at[i].operands[1] == value &&
            adds(g.at[value].kind) && is_made_for_one(value) && place_of_first(i) == i &&
@@ -124,7 +125,8 @@ class value_memory {
     int const first = g.at[sum].operands[0];
     return is_made_for_one(first) ? sum : -1;
   }
-  /// Returns true if exactly one node reads a gradient, which is neither dy nor returned by a body.
+  /// Returns true if `value` is a gradient that exactly one node reads. False for dy, and for the
+  /// gradients that a body returns.
   [[nodiscard]] constexpr bool is_made_for_one(int value) const {
     if (value < g.forward_size || g.at[value].kind == node_kind::output_gradient) return false;
     // A reshape has the storage of its operand.
@@ -272,9 +274,10 @@ class value_memory {
 
   // ---- Scratch: values that are not in use at the same time share a slot ------------------------
 
-  /// The first and the last node of each body that touches a value. They are found once and stored,
-  /// because compilers limit the number of steps of a constant expression. For a value that a body
-  /// does not touch, the first node has a greater number than the last node.
+  /// For each body and each value, the first and the last node of the body that reads or writes the
+  /// value. They are found once and stored, because compilers limit the number of steps of a
+  /// constant expression. If a body neither reads nor writes a value, the first node has a greater
+  /// number than the last node.
   struct lives_of_values {
     int place[Graph::capacity]{};
     int first[body_count][Graph::capacity]{}, last[body_count][Graph::capacity]{};

@@ -249,7 +249,7 @@ class mistake_writer : expression_writer<made_text<1024>> {
     out_.add(" in the first and "), out_.add(wrong_.right), out_.add(" in the second (");
     out_.add(term().is_transposed ? "r k, n k -> r n)" : "r k, k n -> r n)");
   }
-  /// Returns true if two values are aligned at their last factors.
+  /// Returns true if two values fit when they are aligned at their last factors.
   [[nodiscard]] constexpr bool are_aligned(int a, int b) const {
     formula::node const &x = node_of(a), &y = node_of(b);
     for (int f = 1; f <= x.factor_count && f <= y.factor_count; ++f) {
@@ -300,8 +300,8 @@ class mistake_writer : expression_writer<made_text<1024>> {
     operand(term(), k, 1), out_.add(" has "), columns(term().operands[k]);
     out_.add(node_of(term().operands[k]).factor_count == 0 ? " column" : " columns");
   }
-  /// Writes the first operand of a row whose lengths differ from the lengths of an earlier operand,
-  /// or from the single row or column that it must have.
+  /// Writes which operand of a call has the wrong lengths: the first one whose lengths differ from
+  /// the lengths of an earlier operand, or that has several rows or columns but must have only one.
   constexpr void lengths_of_row() {
     node();
     auto const by = operation::signature::of(term().row->text);

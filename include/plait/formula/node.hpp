@@ -6,7 +6,7 @@
 #include "plait/operation/row.hpp"
 #include "plait/operation/signature.hpp"
 
-/// The nodes of a formula.
+/// The nodes of the graph of a formula, and the mistakes that a formula can have.
 namespace plait::formula {
 
 enum class node_kind : int {
@@ -29,11 +29,11 @@ enum class node_kind : int {
   sum_of_factors,   ///< the sum over the slower factors of the columns
   weight_gradient,  ///< transposed(x) dy
   column_sum,       ///< the sum over rows
-  reshape,          ///< a value whose columns are declared as other factors
-  part,             ///< one of several equal pieces of the columns
-  concat,           ///< pieces side by side
-  contract,   ///< a product of two activations that is described by the letters of their dimensions
-              ///< (einsum)
+  reshape,   ///< the same value, with its columns divided into other factors, such as 8 into [2, 4]
+  part,      ///< one of several equal pieces of the columns
+  concat,    ///< pieces side by side
+  contract,  ///< a product of two activations that is described by the letters of their dimensions
+             ///< (einsum)
   attention,  ///< attention by a kernel of the device; its second result is the log-sum-exp of the
               ///< scores
   attention_gradient,
@@ -48,7 +48,7 @@ enum class node_kind : int {
   log_sum_exp_gradient,
   maximum,  ///< the greatest element of the last factor
   maximum_gradient,
-  pick,  ///< for each row, the element in the column that an integer of an input numbers
+  pick,  ///< for each row, the element of x in the column whose number an integer input contains
   pick_gradient,
   call,   ///< the first result of a call of an operation that is declared in operation/rows.hpp or
           ///< by the program
@@ -67,7 +67,8 @@ struct dimension {
 /// The variable of the rows of activations. The number of rows is known at run time only.
 inline constexpr int row_variable = 0;
 
-/// The shape of a value whose columns are an image; 0 channels if the columns are not an image.
+/// The shape of a value whose columns are an image; the number of channels is 0 if the columns are
+/// not an image.
 struct image_shape {
   int channels = 0, height = 0, width = 0;
 
@@ -75,7 +76,7 @@ struct image_shape {
   [[nodiscard]] constexpr int size() const { return channels * map(); }
   friend constexpr bool operator==(image_shape const&, image_shape const&) = default;
 };
-/// The windows of a convolution or pooling; a kernel of 0 for other operations.
+/// The windows of a convolution or pooling. For other operations the size of the kernel is 0.
 struct window_numbers {
   int kernel = 0, stride = 1, padding = 0, groups = 1;
 };
@@ -97,11 +98,11 @@ struct node {
   dimension factors[most_factors]{};  ///< the factors of the columns, the slowest first
   int factor_count = 0;               ///< 0: a single column
   image_shape image{};                ///< the image that the columns hold, if any
-  int row_place = 0;                  ///< the place of the rows among the letters of a contraction
+  int row_place = 0;  ///< the index of the letter of the rows among the letters of a contraction
   int operands[most_operands]{-1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1};
   int count = 0;
-  /// The operands of a map's own function, with numbers. `operands` lists, without numbers, the
-  /// operands of all functions of which the map consists.
+  /// The operands of a map's own function, including constant numbers. `operands` lists, without
+  /// constant numbers, the operands of all functions of which the map consists.
   int own[4]{-1, -1, -1, -1};
   int own_count = 0;
   algebra is = algebra::other;

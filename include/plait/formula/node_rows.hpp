@@ -24,7 +24,8 @@ inline constexpr row multiply{"multiply", "a(r c), b(r c) -> y(r c); linear each
 inline constexpr row reduce{"reduce", "x(r c) -> y(r 1); linear all"};
 inline constexpr row sum_of_factors{"sum_of_factors", "x(r c) -> y(r d); linear all"};
 inline constexpr row broadcast{"broadcast", "x(r 1) -> y(r c); linear all"};
-/// Copies of elements: a reshape of the columns, a piece of them, or pieces side by side.
+/// Operations that copy elements: a reshape of the columns, a piece of the columns, or pieces side
+/// by side.
 inline constexpr row move{"move", "x(r c) -> y(r d); linear all"};
 /// A contraction. The row declares only that each rank needs all positions; the letters of the
 /// contraction tell which of its dimensions are equal.

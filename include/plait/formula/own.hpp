@@ -26,7 +26,8 @@ struct called_twice : Row, called {};
 template <class Row>
 concept is_own_row = operation::is_row<Row> && !requires { &called_twice<Row>::operator(); };
 
-// A constant, so that compilers do not print the types of all views before the message.
+// The check is made through the constant sound_device, so that compilers do not print the types of
+// all views before the message.
 template <class Row, bool HasKernel>
 consteval void check_device() {
   static_assert(
@@ -98,9 +99,9 @@ constexpr bool has_operands(operation::signature const& by, bool const* is_param
     if ((by.operands[k].rows.index == by.operands[0].rows.index) == is_parameter[k]) return false;
   return true;
 }
-/// Returns true if `adjoint`, which declares gradients of `row`, has the same indices for the
-/// operands that both have, needs no more indices whole than `row`, and adds only to gradients of
-/// parameters.
+/// Returns true if `adjoint`, which declares gradients of `row`, declares the same indices as `row`
+/// for the operands that both have, declares no index whole that `row` does not declare whole, and
+/// adds only to gradients of parameters.
 constexpr bool is_like(operation::row const& row, operation::row const& adjoint,
                        bool const* is_parameter) {
   auto const by = operation::signature::of(row.text), of = operation::signature::of(adjoint.text);
@@ -118,7 +119,8 @@ constexpr bool is_like(operation::row const& row, operation::row const& adjoint,
   }
   return true;
 }
-/// Returns true if `Rows` compute the gradient of each operand exactly once.
+/// Returns true if the adjoints `Rows` together compute the gradient of each operand of `row`
+/// exactly once.
 template <class... Rows>
 constexpr bool has_each_gradient(operation::row const& row, operation::adjoints_of<Rows...>) {
   for (int k = 0; k < reads_of(operation::signature::of(row.text)); ++k) {

@@ -28,7 +28,7 @@ struct number : operand_base {
   static constexpr double value = double(Numerator) / double(Denominator);
 };
 
-/// An operation on operands.
+/// The result of an operation on operands.
 template <class Operation, operand... Operands>
 struct term : operand_base {};
 

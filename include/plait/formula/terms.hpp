@@ -85,7 +85,7 @@ constexpr auto operator/(N, A) {
   return refuse_number<N>(), A{};
 }
 
-// An alias template would lose its parameter pack in nvcc.
+// A struct and not an alias template, because nvcc loses the parameter pack of an alias template.
 template <class, class T>
 struct same_for {
   using type = T;
@@ -345,8 +345,9 @@ consteval void check_convolution() {
                 "convolve<{.kernel, .stride, .groups}>(x, w): one of the three options is 0; set "
                 "each to at least 1");
 }
-/// A convolution, as torch.nn.functional.conv2d: each output channel is the sum over the windows of
-/// its group's input channels, times its weights.
+/// A convolution, as torch.nn.functional.conv2d: each element of an output channel is the sum of
+/// the elements in one window of the input channels of its group, each multiplied by a weight of
+/// the channel.
 ///
 /// Shapes: x an image; w, a parameter, (outputs, channels / groups * kernel * kernel); b, a
 ///         parameter (outputs) that is added to the maps; result an image of `outputs` channels
@@ -462,7 +463,8 @@ constexpr auto layer_norm(X, Gamma, Beta, Epsilon = {}) {
   return term<op::call<operation::layer_norm, Epsilon>, X, Gamma, Beta>{};
 }
 
-/// The fraction that the characters of a literal denote, or a note that they denote none.
+/// The number that the characters of a literal denote, as a fraction. `is_number`: false if the
+/// characters do not denote a number.
 struct parsed_number {
   long long numerator = 0, denominator = 1;
   bool is_number = true;

@@ -15,7 +15,8 @@
 #include "plait/operation/rows.hpp"
 #include "plait/tensor/functions.hpp"
 
-/// The terms of a formula in the notation of the program, for error messages.
+/// Writes the terms of a formula as they appear in the source code of the program, for error
+/// messages.
 namespace plait::formula {
 
 /// A text that is made in a constant expression. Characters beyond its capacity are dropped.
@@ -152,7 +153,8 @@ inline constexpr char const* word_of<op::call<operation::gather_rows>> = "gather
 template <class Row, class... Numbers>
 inline constexpr char const* word_of<op::call<Row, Numbers...>> = Row::is.name;
 
-/// The parts of a term from which its text in the notation of the program is written.
+/// The parts of a term that are needed to write the term as it appears in the source code of the
+/// program.
 struct written_term {
   made_text<48> word;
   int operands[node::most_operands]{};  ///< the numbers of the terms that are the operands
@@ -277,7 +279,8 @@ struct written_terms<Terms, std::tuple<Term...>> {
   static constexpr written_term at[]{write(Term{})...};
 };
 
-/// Writes expressions. `Text` has add() for texts and numbers.
+/// Writes terms of a formula as expressions of the source code. `Text`: a type with functions add()
+/// for texts and numbers, such as made_text.
 template <class Text>
 class expression_writer {
  public:
