@@ -23,12 +23,13 @@ inline constexpr bool is_from_output = [] {
 }  // namespace detail
 
 /// y = Function(x), element by element; backward: dx = Derivative(kept, dy), where `kept` is x if
-/// `Kept` is input_slot, or y if `Kept` is output_slot. Derive your own activations from this type.
+/// `Kept` is input_slot, or y if `Kept` is output_slot. To make your own activation, derive a type
+/// from this type.
 ///
 /// Without a Derivative argument, the derivative is computed from the function
-/// (`functions::derivative_of`), whose call operator must then be a template. If the function has a
-/// member function `slope(y)` that takes its output, and `static constexpr bool from_output =
-/// true`, the output is kept.
+/// (`functions::derivative_of`), whose call operator must then be a template. If the function
+/// computes its derivative from its output, it declares `static constexpr bool from_output = true`
+/// and a member function `slope(y)`; the layer then keeps y and not x.
 ///
 /// Shapes: x, y (rows, Width).
 ///

@@ -15,7 +15,7 @@ namespace plait::nn {
 /// side by side in x.
 ///
 /// Shapes: x (Sequence * batch, 3 Width), y (Sequence * batch, Width).
-/// Moves:  nothing; heads are cut like features, and the sequence is whole.
+/// Moves:  nothing; heads are cut like features, and each rank has the whole sequence.
 template <std::size_t Width, std::size_t Heads, std::size_t Sequence>
 struct attention_heads {
   static_assert(Width % Heads == 0,
@@ -65,7 +65,7 @@ using ext::attention_options;
 /// Moves:  "heads": if the number of ranks divides KeyValueHeads, all inputs are cut by heads.
 ///         "groups": if the number of ranks is a multiple of KeyValueHeads and divides Heads, only
 ///         queries are cut, and each rank reads one key-value head; the gradients of k and v are
-///         summed over the ranks. The sequence is whole.
+///         summed over the ranks. In both forms each rank has the whole sequence.
 ///
 /// Example (tests/reference/names_in_use_test.cpp grouped_attention):
 ///     using q = plait::nn::linear<64, 64>;

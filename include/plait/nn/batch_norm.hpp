@@ -31,9 +31,9 @@ struct batch_norm_options {
 /// on one rank and in one microbatch, so every plan computes equal results. A microbatch consists
 /// of whole groups; only in the last, partial batch of an epoch may the last group have fewer
 /// samples. The buffers running_mean and running_var are moving averages of the mean and the
-/// unbiased variance of each step. These two are averages over the step's groups or microbatches,
-/// weighted by the numbers of samples. In evaluation, and in a frozen layer, x is normalised by
-/// these buffers.
+/// unbiased variance of each step. The mean and the variance of a step are averages over its groups
+/// or microbatches, weighted by the numbers of samples. In evaluation, and in a frozen layer, x is
+/// normalised by these buffers.
 ///
 /// Shapes: x, y (samples, Image::size); weight, bias, running_mean, running_var (Image::channels).
 /// Moves:  with groups nothing. Without groups, the ranks that have different samples all-reduce
@@ -88,8 +88,8 @@ struct batch_norm {
            : Options.group == 1 ? 2 * Image::channels
                                 : Image::channels,
            2 * Image::channels, follows::features, slot_element::accumulate, slot_kept::always>;
-  // Two sums for each channel, side by side: the sums of x and of x squared in a forward, and the
-  // two sums of a backward.
+  // Two sums for each channel, side by side. In a forward these are the sums of x and of x squared;
+  // a backward has two sums of its own.
   using sums = slot<"sums", 0, 2 * Image::channels, follows::features, slot_element::accumulate>;
   using saved = plait::saved<input_slot, statistics>;
   using scratch = std::conditional_t<Options.group == 0, plait::scratch<sums>, plait::scratch<>>;

@@ -80,8 +80,8 @@ struct conv_parameters {
 
 }  // namespace detail
 
-/// y = w * x + b, as PyTorch's Conv2d. Each output channel is a weighted sum over the windows of
-/// the input channels of its group.
+/// y = w * x + b, as PyTorch's Conv2d. Each element of an output channel is the weighted sum of the
+/// elements in one window of the input channels of its group.
 ///
 /// Shapes: x (rows, Image::size); w (Outputs, Image::channels / groups * kernel * kernel), in files
 ///         (Outputs, channels / groups, kernel, kernel); b (Outputs); y an image of Outputs

@@ -67,8 +67,7 @@ struct cross_entropy {
   /// Declares that trainers need not check labels, because `count` of this loss checks them. A
   /// derived loss that replaces `count` does not inherit this declaration.
   using count_refuses_labels = cross_entropy;
-  using joint_body_of =
-      cross_entropy;  // this type and not a loss derived from it, which may have other bodies
+  using joint_body_of = cross_entropy;  // not a derived loss, which may have other bodies
 
   /// Returns the number of rows that contribute to the loss, found from the labels of one rank.
   ///

@@ -28,8 +28,8 @@ consteval bool has_derivative() {
 
 /// The mean of Function::value(x, target): the sum over all elements of all rows, divided by the
 /// number of targets in the whole global batch that are not NaN. If the batch has weights, the
-/// weight of a row multiplies the row's terms and its contribution to that number. Derive your own
-/// losses from this type.
+/// weight of a row multiplies the row's terms and its contribution to that number. To make your own
+/// loss, derive a type from this type.
 ///
 /// `Function` has the static PLAIT_HOST_DEVICE functions value(x, target) and slope(x, target), the
 /// derivative of value with respect to x. The numbers have the type in which sums are computed.
@@ -42,7 +42,8 @@ consteval bool has_derivative() {
 /// Moves:  the features are whole on every tensor rank.
 template <std::size_t Width, class Function>
 struct elementwise_loss {
-  // Asserted here and not in a function, so that compilers name only this type before the text.
+  // This is asserted in the class and not in a function, so that compilers print only the name of
+  // this type before the text of the assertion.
   static_assert(
       requires(double x) { Function::value(x, x); } || requires(float x) { Function::value(x, x); },
       "elementwise_loss<Width, Function>: Function has no static value(x, target); declare "
@@ -117,7 +118,7 @@ struct elementwise_loss {
 
 namespace losses {
 
-/// The square of the difference, for `nn::mse`.
+/// The function of `nn::mse`: the square of the difference of x and the target.
 struct squared_error {
   template <class T>
   PLAIT_HOST_DEVICE static T value(T x, T target) {
@@ -129,8 +130,8 @@ struct squared_error {
   }
 };
 
-/// Half the square of the difference, but linear if the difference is more than PerMille / 1000,
-/// for `nn::huber`.
+/// The function of `nn::huber`: half the square of the difference of x and the target, but linear
+/// where this difference is more than PerMille / 1000.
 template <std::size_t PerMille>
 struct huber {
   template <class T>
@@ -145,7 +146,8 @@ struct huber {
   }
 };
 
-/// The cross-entropy of one logit and a target between 0 and 1, for `nn::binary_cross_entropy`.
+/// The function of `nn::binary_cross_entropy`: the cross-entropy of one logit and a target between
+/// 0 and 1.
 struct cross_entropy_of_logit {
   template <class T>
   PLAIT_HOST_DEVICE static T value(T x, T target) {

@@ -19,11 +19,11 @@
 
 namespace plait::nn {
 
-/// The part of a row that loss_of_part passes to its loss: some outputs of the model and some
-/// targets.
+/// The part of a row that loss_of_part passes to its loss: a range of the model's outputs and a
+/// range of the targets.
 struct part_of_row {
   std::size_t outputs =
-      0;  ///< number of outputs in a row of the model; 0: as many as the loss reads
+      0;  ///< number of outputs per row of the model's result; 0: as many as the loss reads
   std::size_t first_output = 0;  ///< index of the first output that the loss reads
   std::size_t targets = 0;       ///< number of targets (real numbers) in a row of the data set
   std::size_t first_target = 0;  ///< index of the first target that the loss reads
@@ -73,10 +73,10 @@ consteval void check_part() {
 
 }  // namespace detail
 
-/// Applies `Loss` to some outputs and some targets of a row, so that the terms of a sum_of can have
-/// targets of different kinds. The targets are real numbers in the data set. If Loss takes classes,
-/// a target is the number of a class, stored as a whole number less than 2^24. A target that is NaN
-/// does not contribute to the loss.
+/// Applies `Loss` to some outputs and some targets of each row. With it, the losses of a sum_of can
+/// have targets of different kinds, such as a class and a real number. The targets are real numbers
+/// in the data set. If Loss takes classes, a target is the number of a class, stored as a whole
+/// number less than 2^24. A target that is NaN does not contribute to the loss.
 ///
 /// Shapes: x (rows, outputs), targets (rows, targets).
 /// Moves:  nothing; if Loss takes only some of the outputs, the outputs are whole on every tensor

@@ -64,7 +64,7 @@ constexpr std::size_t stride_of(pool_options const& of) {
 }  // namespace detail
 
 /// The largest element of each window, as PyTorch's MaxPool2d. The gradient of a window is added to
-/// its largest element, or to the first of several equal ones.
+/// the window's largest element or, if several elements are equally large, to the first of them.
 ///
 /// Shapes: x (rows, Image::size); y an image of the same channels with
 ///         (height + 2 padding - kernel) / stride + 1 rows.

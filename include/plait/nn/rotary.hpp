@@ -64,8 +64,8 @@ struct rotary_table {
   }
 };
 
-/// Turns each pair of numbers of each head. The second number of a pair is half a head after the
-/// first.
+/// Turns each pair of numbers of each head by the angle in the table. The second number of a pair
+/// is stored half a head after the first.
 template <std::size_t HeadWidth>
 struct rotary_turn {
   static constexpr std::size_t block = HeadWidth;

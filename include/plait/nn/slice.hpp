@@ -11,7 +11,7 @@ namespace plait::nn {
 
 namespace detail {
 
-/// y[c] = x[c + first].
+/// An elementwise function with y[c] = x[c + first].
 struct columns_from {
   static constexpr bool is_linear = true;
   std::size_t first;

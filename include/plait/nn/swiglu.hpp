@@ -12,7 +12,7 @@ namespace plait::nn {
 /// parameter names of Hugging Face's files.
 ///
 /// Shapes: x, y (rows, Width); gate_proj, up_proj (Hidden, Width), down_proj (Width, Hidden).
-/// Moves:  on tensor ranks, Hidden is cut; one all_reduce of the output.
+/// Moves:  tensor ranks cut Hidden, and one all_reduce adds up the output.
 /// Source: Shazeer, "GLU variants improve transformer", arXiv 2002.05202.
 template <std::size_t Width, std::size_t Hidden>
 struct swiglu {

@@ -22,7 +22,7 @@ consteval void check_factor() {
 }  // namespace detail
 
 /// Repeats each element of an image `Factor` times in each direction, as PyTorch's Upsample with
-/// mode="nearest". The gradient of an element is the sum over its copies.
+/// mode="nearest". The gradient of an element is the sum of the gradients of its copies.
 ///
 /// Shapes: x (rows, Image::size); y an image of the same channels, Factor times as high and wide.
 /// Moves:  nothing; channels are cut like features, and a partial input stays partial.
