@@ -107,7 +107,8 @@ class adapted_data {
   template <class Data>
   explicit adapted_data(std::in_place_t, Data&& data) : data_(std::forward<Data>(data)) {}
 
-  /// Returns the description of the inner data set, followed by the description `adaptor`.
+  /// Returns the description of the inner data set, followed by `adaptor`, the description of the
+  /// adaptor.
   [[nodiscard]] [[gnu::cold]] std::string followed_by(std::string const& adaptor) const {
     auto const inner = description_of(data_);
     return concat({(inner.empty() ? "data" : inner), " | ", adaptor});

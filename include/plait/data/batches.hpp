@@ -77,7 +77,7 @@ class batch_range {
   ///
   /// Errors: input_error if the step is past the end.
   batch_type at(std::uint64_t step) &;
-  /// Deleted, because the batch would be in memory that a temporary owns.
+  /// Deleted for temporaries, because the batch would refer to memory that the temporary owns.
   batch_type at(std::uint64_t step) && = delete;
 
   class iterator {
@@ -99,7 +99,8 @@ class batch_range {
   iterator begin() { return {*this, 0}; }
   std::default_sentinel_t end() { return {}; }
 
-  /// The batches from step `step` on, which a resumed run still has to train on.
+  /// The batches from a step on, for a range-based for loop: a resumed run trains on these
+  /// remaining batches.
   class rest {
    public:
     rest(batch_range& range, std::uint64_t step) : range_(&range), step_(step) {}
@@ -117,7 +118,8 @@ class batch_range {
     if (step > 0 && is_past_end(step - 1)) refuse(concat({"those from step ", step, " on were"}));
     return {*this, step};
   }
-  /// Deleted, because a loop over the result would use the temporary after its destruction.
+  /// Deleted for temporaries, because a loop over the result would use the temporary after its
+  /// destruction.
   rest from(std::uint64_t step) && = delete;
 
   /// The properties by which ranks and checkpoints compare batches.
@@ -151,7 +153,7 @@ class batch_range {
     std::uint64_t epoch = 0;
     std::size_t begin = 0;    // place of the batch's first sample in the epoch's order
     std::size_t samples = 0;  // number of samples in the batch
-    sample_slice share{};     // this rank's part of the batch; unused if microbatches are slices
+    sample_slice share{};     // this rank's part of the batch; not used if microbatches are slices
   };
   [[nodiscard]] step_share share_in(std::uint64_t step) const;
   /// The number of a sample, and the epoch in which it is read.
@@ -189,7 +191,8 @@ class batch_range {
   lean_vector<host_type> host_;
   typename Rank::device_type::arena buffer_;
   batch_type batch_;
-  // Declared last, so that it is destroyed before the buffers that its threads fill.
+  // The readers are declared last, so that they are destroyed before the buffers that their threads
+  // fill.
   std::optional<detail::reads_ahead> ahead_{};
 };
 

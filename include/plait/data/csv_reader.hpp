@@ -11,8 +11,9 @@
 
 namespace plait::detail {
 
-/// Returns the end of an error message for a row that was read as one cell: if the text contains a
-/// separator other than `now`, the message advises the reader to set the option .separator.
+/// Returns the end of an error message about a row that was read as a single cell. If the text
+/// contains a separator other than `now`, this end advises the user to set the option .separator;
+/// otherwise it is empty.
 [[gnu::cold]] std::string separator_hint(std::string_view text, char now);
 
 /// Splits a text into rows of cells. Cells end at a separator; rows at a line feed, a carriage

@@ -20,7 +20,7 @@ class host_batch {
 
   [[nodiscard]] typename Loader::buffers buffers() { return {inputs, targets, weights}; }
 
-  /// The number of bytes of memory for one sample.
+  /// Returns the number of bytes that one sample takes in this memory.
   [[nodiscard]] static std::size_t bytes_per_sample(Loader const& of) {
     return of.inputs_per_sample() * sizeof(typename Loader::element) +
            of.targets_per_sample() * sizeof(typename Loader::target) +

@@ -19,8 +19,8 @@
 
 namespace plait::detail {
 
-/// Returns the part of a description that states the length of the samples; "" if samples have one
-/// position.
+/// Returns the part of a data set's description that states the length of its samples; "" if
+/// samples have one position.
 [[nodiscard]] [[gnu::cold]] std::string in_sequences(std::size_t length, bool targets_per_sample);
 
 }  // namespace plait::detail

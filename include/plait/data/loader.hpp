@@ -79,7 +79,8 @@ class loader {
 
   [[nodiscard]] Data const& data() const { return *data_; }
 
-  /// The number of elements of each buffer for one sample.
+  /// The number of inputs of one sample in the buffer; the next function returns the number of
+  /// targets.
   [[nodiscard]] std::size_t inputs_per_sample() const { return sequence_ * width_; }
   [[nodiscard]] std::size_t targets_per_sample() const { return sequence_ * target_width_; }
   [[nodiscard]] std::size_t target_width() const { return target_width_; }

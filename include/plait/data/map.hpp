@@ -70,8 +70,9 @@ class mapped_data : public adapted_data<Held> {
     }
   }
 
-  /// Returns true if features may still be missing after the function is applied. A function of one
-  /// number may return a number for nan.
+  /// Returns true if features may still be missing (nan) after the function is applied. If the
+  /// function takes one number at a time, it may replace a nan by a number, and then no feature is
+  /// missing.
   [[nodiscard]] bool has_missing() const
     requires requires(typename base::data_type const& data) { data.has_missing(); }
   {
@@ -100,7 +101,7 @@ namespace plait {
 /// plait::map([](float x) { return std::log(x); }, "log")`, or by a function that changes all
 /// inputs of a sample in place: `data | plait::map([](std::span<float> sample) { ... })`.
 ///
-/// The name stands for the function when ranks compare data sets, and in checkpoints. If features
+/// The name represents the function when ranks compare data sets, and in checkpoints. If features
 /// may be missing (`table_options::keep_missing`), the function is called with nan for a missing
 /// feature.
 ///

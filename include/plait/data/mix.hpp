@@ -27,9 +27,8 @@ namespace plait::ext {
 /// The options of `plait::mix`.
 struct mix_options {
   std::uint64_t seed = 0;
-  /// The number of samples in an epoch of the mixture; with 0, the greatest number for which no
-  /// sample occurs twice in the first epoch, so that the epoch ends when the first source is used
-  /// up.
+  /// The number of samples in an epoch of the mixture. 0 selects the greatest number for which no
+  /// sample occurs twice in the first epoch; this epoch then ends when the first source is used up.
   std::size_t samples = 0;
 };
 
@@ -37,11 +36,11 @@ struct mix_options {
 
 namespace plait {
 
-/// A source of a mixture with its share: `plait::share(stories, 0.7)`. Shares are relative: 7 and 3
-/// mean the same as 0.7 and 0.3.
+/// A source of a mixture, which is a data set, and its share of the samples: `plait::share(stories,
+/// 0.7)`. Shares are relative: 7 and 3 mean the same as 0.7 and 0.3.
 ///
-/// It refers to a named data set, which must outlive the mixture; a temporary data set is moved
-/// into the mixture.
+/// A named data set is referred to and must outlive the mixture; a temporary data set is moved into
+/// the mixture.
 template <class Held>
 struct share {
   Held data;
@@ -71,7 +70,7 @@ class mixed_data {
   using element = typename first_data::element;
   using target = target_of<first_data>;
   static constexpr bool targets_per_sample = has_targets_per_sample<first_data>;
-  static constexpr bool is_random = true;  // each epoch has other samples
+  static constexpr bool is_random = true;  // the samples differ between epochs
   static constexpr bool has_own_order = true;
   static constexpr int random_adaptors =
       std::max({0, random_adaptors_in<std::remove_cvref_t<Held>>...});
@@ -89,9 +88,10 @@ class mixed_data {
         sources_);
   }
 
-  /// The order, which counts the samples of each source.
+  /// The order of the samples of the mixture; its functions also return how many samples each
+  /// source has.
   [[nodiscard]] mixing_order const& order() const { return order_; }
-  /// A source.
+  /// Returns the data set of source I.
   template <std::size_t I>
   [[nodiscard]] auto const& data() const {
     return std::get<I>(sources_);
@@ -156,7 +156,7 @@ class mixed_data {
         },
         sources_);
   }
-  /// Returns a fingerprint of the order and of all sources.
+  /// Returns a hash of the order of the mixture and of the samples of all sources.
   [[nodiscard]] std::uint64_t fingerprint() const {
     detail::hash out;
     out.add(order_.fingerprint()).add(std::uint64_t{samples_});
@@ -168,8 +168,8 @@ class mixed_data {
     return out.value();
   }
 
-  /// Returns the source and the sample that a sample of the mixture is in an epoch. In no_epoch
-  /// these are the samples of epoch 0.
+  /// Returns the source from which a sample of the mixture comes in an epoch, and the number of the
+  /// sample in this source. For no_epoch, returns the same as for epoch 0.
   ///
   /// Errors: size_mismatch if there is no such sample.
   [[nodiscard]] mixed_sample find(std::size_t sample, std::int64_t epoch = no_epoch) const {
@@ -179,8 +179,8 @@ class mixed_data {
   }
 
  private:
-  /// Calls a function with the source of a sample, the sample's number there, and the source's
-  /// epoch.
+  /// Calls a function with the source of a sample, the number of the sample in this source, and the
+  /// epoch of this source.
   template <class Function>
   void read(std::size_t sample, std::int64_t epoch, Function const& function) const {
     auto const found = find(sample, epoch);
@@ -273,17 +273,18 @@ namespace plait {
 /// Mixes data sets in given shares: `plait::mix({.seed = 1}, plait::share(stories, 0.7),
 /// plait::share(code, 0.3))` is a data set of which 7 of 10 samples are stories.
 ///
-/// The shares hold everywhere, not only on average: among any L successive samples, the number of
-/// samples of a source differs from L times its share by less than 1 for two sources, 2 for three
-/// and 3.5 for any number (`ext::mixing_order`). Shares are divided by their sum. Each source has
-/// epochs of its own: when all its samples were used once, it begins its next epoch, in another
-/// order, which depends on the seed. Random adaptors of a source draw in the source's epoch.
+/// The shares hold everywhere, not only on average: among any L successive samples of the mixture,
+/// the number of samples of a source differs from L times its share by less than 1 for two sources,
+/// 2 for three and 3.5 for any number (`ext::mixing_order`). Shares are divided by their sum. Each
+/// source has epochs of its own: when all samples of a source have been used once, the source
+/// begins its next epoch, in another order, which depends on the seed. The random adaptors of a
+/// source get the epoch of the source, not of the mixture.
 ///
 /// Batches take the samples of a mixture in its order; batch_options::how and batch_options::seed
-/// have no influence. Their next epoch continues after the last sample of the epoch before, so that
-/// none is left out. So sample n of the training depends only on the seed, the shares and the
-/// sources, not on the number of ranks. Evaluations use the samples of epoch 0, without random
-/// changes.
+/// have no influence. The next epoch of the batches continues after the last sample of the previous
+/// epoch, so no sample is left out. Sample n of the training therefore depends only on the seed,
+/// the shares and the sources, not on the number of ranks. Evaluations use the samples of epoch 0,
+/// without random changes.
 ///
 /// Errors: input_error if a share is not finite or not above 0, a source has no samples, or the
 ///         samples of sources differ in their shapes or in the names of their classes.

@@ -19,7 +19,8 @@ struct mixed_source {
   bool has_own_order = false;  ///< if true, its samples are not shuffled
 };
 
-/// A sample of a mixture: the source, the number of the sample there, and the epoch of the source.
+/// A sample of a mixture: its source, the number of the sample in this source, and the epoch of the
+/// source.
 struct mixed_sample {
   std::size_t source = 0, sample = 0;
   std::uint64_t epoch = 0;
@@ -28,19 +29,20 @@ struct mixed_sample {
 };
 
 /// The order of a mixture: for each position, counted from 0 over all epochs, the source and the
-/// sample. It depends only on the seed and the sources.
+/// sample in this source. The order depends only on the seed and the sources.
 ///
 /// Two sources alternate as evenly as their shares allow: of the first n samples, n times the share
-/// of the lighter source, rounded, are from this source. Any number of sources is a binary tree of
-/// such pairs. The tree joins the two lightest sources first, as Huffman's code does, then the two
-/// lightest of the rest, and so on. In an epoch of a source each of its samples occurs once, in the
-/// order of a `sampler`.
+/// of the lighter source (the source with the smaller share), rounded, are from this source. Three
+/// or more sources form a binary tree of such pairs. As in Huffman's code, the two sources with the
+/// smallest shares are joined to a pair first, then the two smallest of the pairs and sources that
+/// remain, and so on. In an epoch of a source each of its samples occurs once, in the order of a
+/// `sampler`.
 ///
 /// In any window of L successive positions, the number of samples of source s differs from L times
 /// its share by less than count_error(s): by less than 1 for two sources, 2 for three and 3.5 for
-/// any number. docs/design/data.md has the proof. No order of three or more sources can keep it
-/// below 1 for all shares; this would make the order a balanced word (Fraenkel's conjecture, proved
-/// for up to seven sources).
+/// any number. docs/design/data.md has the proof. No order of three or more sources can keep this
+/// difference below 1 for all shares: such an order would be a balanced word (Fraenkel's
+/// conjecture, proved for up to seven sources).
 /// Cost:    no memory per sample; `at` takes some nanoseconds for each pair on the way through the
 ///          tree, and as long as a sampler's `at`, about 200 ns.
 /// Threads: all members are const and may run at the same time.
@@ -61,12 +63,12 @@ class mixing_order {
   [[nodiscard]] double share(std::size_t source) const;
   /// Returns the sample at a position.
   [[nodiscard]] mixed_sample at(std::uint64_t position) const;
-  /// Returns the number of samples of a source at the first `positions` positions.
+  /// Returns how many of the first `positions` positions have a sample of this source.
   [[nodiscard]] std::uint64_t count(std::size_t source, std::uint64_t positions) const;
-  /// Returns the number that is above each difference between the number of samples of a source in
-  /// a window and the window's length times the share.
+  /// Returns an upper bound of the error of a source: in any window of L successive positions, the
+  /// number of samples of the source differs from L times its share by less than this bound.
   [[nodiscard]] double count_error(std::size_t source) const;
-  /// Returns the greatest number of first positions at which no sample occurs twice.
+  /// Returns the greatest n for which no sample occurs twice at the positions 0 to n - 1.
   [[nodiscard]] std::size_t until_first_repeat() const;
 
   /// Returns a text with the shares as they were given, the seed, the number of samples in an epoch
@@ -78,8 +80,8 @@ class mixing_order {
  private:
   static constexpr std::size_t none = ~std::size_t{0};
 
-  // A source or a pair. Nodes are numbered: first the sources, then the pairs, whose last one has
-  // all sources.
+  // A node of the tree: a source or a pair. The sources have the lowest numbers, then come the
+  // pairs; the last pair contains all sources.
   struct node {
     double weight = 0;
     std::size_t parent = none, lighter = none, heavier = none;
@@ -87,7 +89,7 @@ class mixing_order {
     std::uint64_t seed = 0;             // the seed of the order of a source's samples
   };
   void join_two_lightest();
-  /// Returns the number of samples that the lighter child of a pair has of the first `samples`.
+  /// Returns how many of the first `samples` samples of a pair are from the pair's lighter child.
   [[nodiscard]] static std::uint64_t of_lighter(node const& pair, std::uint64_t samples);
 
   std::uint64_t seed_;
@@ -102,12 +104,12 @@ namespace plait::detail {
 /// The shape of a source's samples, and the names of its classes.
 struct mixed_shape {
   std::size_t sequence_length = 0, width = 0, target_width = 0;
-  std::size_t channels = 0, height = 0;  ///< 0 without pictures
-  std::vector<std::string> classes{};    ///< empty without names
+  std::size_t channels = 0, height = 0;  ///< 0 if the samples are not pictures
+  std::vector<std::string> classes{};    ///< empty if the classes have no names
 };
 
-/// Checks that samples of all sources have the same shape, and that the sources with names of
-/// classes have the same names.
+/// Checks that samples of all sources have the same shape, and that all sources whose classes have
+/// names have the same names.
 ///
 /// Errors: input_error with the shapes of two sources, or the first names that differ.
 [[gnu::cold]] void require_same_shapes(ext::lean_vector<mixed_shape> const& shapes);

@@ -32,7 +32,8 @@ PLAIT_DECL mixing_order::mixing_order(std::uint64_t seed, lean_vector<mixed_sour
                          " has 0 samples; leave it out, or give it samples"});
     greatest = std::max(greatest, sources_[i].share);
   }
-  // Sums of shares that are scaled by a power of 2 are exact for integers, and cannot overflow.
+  // The shares are scaled by a power of 2, so that their sum cannot overflow, and so that it is
+  // exact if the shares are integers.
   int exponent = 0;
   static_cast<void>(std::frexp(greatest, &exponent));
   for (std::size_t i = 0; i < size(); ++i) {
@@ -121,7 +122,8 @@ PLAIT_DECL std::size_t mixing_order::until_first_repeat() const {
       if (count(i, positions) > sources_[i].samples) return true;
     return false;
   };
-  // Halves the range between a number without a repeat and a number with one.
+  // Halves the range between `without`, a number of positions without a repeated sample, and
+  // `with`, a number of positions with a repeated sample.
   std::uint64_t without = 1, with = 1;
   for (auto const& source : sources_) with += source.samples;
   while (with - without > 1) {

@@ -90,9 +90,10 @@ class normalized_data : public adapted_data<Held> {
 
 namespace plait {
 
-/// Subtracts a mean from features and divides them by a deviation: `data | plait::normalize(0.13,
-/// 0.31)`, or with two lists that have a number for each feature, or for each channel of pictures.
-/// Missing features (`table_options::keep_missing`) become 0, as if they had their mean.
+/// Subtracts a mean from features and divides the differences by a standard deviation: `data |
+/// plait::normalize(0.13, 0.31)`, or with two lists that have a number for each feature, or for
+/// each channel of pictures. Missing features (`table_options::keep_missing`) become 0, as if they
+/// had their mean.
 ///
 /// Errors: input_error for lists with the wrong length, and for a deviation that is not greater
 ///         than 0.
@@ -112,8 +113,8 @@ class normalize {
   /// that held-out samples do not influence these numbers. Missing features are ignored.
   ///
   /// A feature that is constant, or is only 0 and 1, such as the words of `table_options::one_hot`,
-  /// gets a deviation of 1: divided by its own small deviation, the feature of a rare word would
-  /// become a large number.
+  /// gets a deviation of 1: the deviation of a rare word is small, and divided by it the feature
+  /// would become a large number.
   /// Cost:   reads the data set twice, one sample after the other, so that every rank computes the
   ///         same means and deviations. Random data sets are read without random changes, as in
   ///         evaluations.

@@ -66,7 +66,7 @@ namespace plait {
 /// sample, plait::sample_random& numbers) { ... })`. Evaluations do not call the function.
 ///
 /// The function must not use another source of random numbers, which would differ between ranks.
-/// The name stands for the function when ranks compare data sets, and in checkpoints.
+/// The name represents the function when ranks compare data sets, and in checkpoints.
 /// Threads: several threads call the function at the same time.
 template <class Function>
 class random {

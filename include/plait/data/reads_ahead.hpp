@@ -17,10 +17,10 @@
 namespace plait::detail {
 
 /// Runs threads, the readers, that fill the buffers of the next steps while the buffer of the
-/// present step is in use. Reading a batch may therefore take longer than a step. With `ahead` 2
-/// and 4 readers, up to 4 samples of the next two steps are read at the same time. A buffer has
-/// places, one for each sample. Any reader can fill a place, each place is filled once, and its
-/// content must not depend on the reader.
+/// present step is in use. If there are enough readers, reading a batch may therefore take longer
+/// than a step. With `ahead` 2 and 4 readers, up to 4 samples of the next two steps are read at the
+/// same time. A buffer has places, one for each sample. Any reader can fill a place, each place is
+/// filled once, and its content must not depend on the reader.
 ///
 /// The buffer that take() returned last is not changed until the next call of take().
 /// Cost:    the constructor starts the threads; nothing is allocated afterwards.
@@ -64,8 +64,8 @@ class reads_ahead {
     bool is_open = false;  // the buffer is assigned to a step
     bool has_failed = false;
     std::uint64_t step = 0;
-    std::size_t given = 0,
-                done = 0;    // number of places that readers have begun (given) and finished (done)
+    // The numbers of places that readers have begun to fill (given) and have filled (done).
+    std::size_t given = 0, done = 0;
     std::size_t failed = 0;  // the first place for which fill has thrown
     std::exception_ptr failure{};
 
@@ -90,7 +90,7 @@ class reads_ahead {
   void read(int reader);
 
   shape how_;
-  std::size_t piece_;  // the number of places that a reader takes at a time
+  std::size_t piece_;  // the number of consecutive places (samples) that a reader claims at a time
   source source_;
   lean_vector<buffer> buffers_;
   std::mutex mutex_{};

@@ -22,8 +22,8 @@ PLAIT_DECL reads_ahead::reads_ahead(shape const& how, source from)
       source_(std::move(from)),
       buffers_(how.ahead + 1) {
   threads_.reserve(static_cast<std::size_t>(how.readers));
-  // The readers block all signals, so that the ranks' threads handle them, except signals of
-  // faults, such as a read past the end of a mapped file.
+  // The readers block all signals, so that the threads of the ranks handle them. Signals of faults
+  // are not blocked, such as the signal of a read past the end of a mapped file.
   sigset_t others, before;
   sigfillset(&others);
   for (int const own : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT}) sigdelset(&others, own);

@@ -25,7 +25,7 @@ class triangle_weights {
  public:
   [[gnu::cold]] triangle_weights(std::size_t from, std::size_t to);
 
-  /// Calls term(input, weight) for each input of an output, in order.
+  /// Calls term(input, weight) for each input from which an output is computed, in order.
   template <class Term>
   void for_each(std::size_t output, Term term) const {
     auto const& at = places_[output];

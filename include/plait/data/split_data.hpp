@@ -40,7 +40,8 @@ class dataset_part {
   using target = target_of<Data>;
   static constexpr bool targets_per_sample = has_targets_per_sample<Data>;
 
-  /// Makes a part from the samples at places `which` of the order that sampler `of` defines.
+  /// Makes a part from a contiguous range of samples: the places `which` in the order that sampler
+  /// `of` defines.
   dataset_part(std::shared_ptr<Data const> data, sampler const& of, sample_slice which)
       : data_(std::move(data)), order_(of), which_(which) {}
 
@@ -110,7 +111,7 @@ class dataset_part {
         .value();
   }
 
-  /// Returns the number that a sample of the part has in the whole data set.
+  /// Returns the number that sample `sample` of this part has in the whole data set.
   ///
   /// Errors: size_mismatch if there is no such sample.
   [[nodiscard]] std::size_t number_of(std::size_t sample) const {

@@ -45,7 +45,8 @@ struct table_options {
   char separator = ',';
   /// True if the first row contains the names of the columns.
   bool header = true;
-  /// The value that replaces a missing feature. Without it, a missing feature is an error.
+  /// The value that replaces a missing feature. If this option is not set, a missing feature is an
+  /// error.
   std::optional<double> missing{};
   /// Leaves missing features as nan for `plait::normalize`, which replaces them by their mean in
   /// the training part: `data | plait::normalize::from(train)`.
@@ -261,7 +262,8 @@ class table {
     if constexpr (has_classes) set_classes(numbers, options);
   }
 
-  /// Sets the role of each column, and the column's index among all columns with this role.
+  /// Stores the role of each column (in roles_) and the column's index among all columns with this
+  /// role (in places_).
   void set_roles(std::vector<std::string> const& names, std::string const& hint,
                  table_options const& options) {
     roles_.assign(names.size(), role::feature);

@@ -17,7 +17,7 @@
 
 namespace plait::ext {
 
-/// The first samples of a data set: the result of `data | take(n)`.
+/// A data set of the first n samples of another data set: the result of `data | take(n)`.
 template <class Held>
 class taken_data : public adapted_data<Held> {
   using base = adapted_data<Held>;

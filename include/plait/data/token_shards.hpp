@@ -120,6 +120,8 @@ class token_shards {
   using concept_tag = dataset_tag;
   using element = std::int32_t;
 
+  /// Makes a data set from the files, in their order in the list.
+  ///
   /// Errors: input_error if `files` is empty, the sequence or the vocabulary is 0, or the
   ///         vocabulary is above 2^31; if a file is missing, not a regular file or not readable,
   ///         lacks such a header or some of the tokens that the header counts, or if its type of

@@ -116,7 +116,7 @@ PLAIT_DECL void token_shards::copy(std::size_t sample, std::size_t shift,
                                    std::span<std::int32_t> out) const {
   detail::check_sample("token_shards", sample, size(), out.size(), options_.sequence);
   std::size_t at = sample * options_.sequence + shift;
-  // The file that contains token `at`: the last file whose first token has a number of at most
+  // The file that contains token `at` is the last file whose first token has an index of at most
   // `at`.
   auto number = static_cast<std::size_t>(std::upper_bound(firsts_.begin(), firsts_.end(), at) -
                                          firsts_.begin() - 1);

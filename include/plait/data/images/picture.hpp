@@ -27,8 +27,8 @@ struct picture_size {
 
 std::string text_of(picture_size size);
 
-/// The largest number of pixels that a picture may have to be decoded. This limits the memory for
-/// one picture.
+/// The largest number of pixels of a picture that is decoded. This number limits the memory for one
+/// picture.
 inline constexpr std::size_t most_pixels = 100'000'000;
 
 // The libraries libjpeg and libpng report a problem by calling a function that must not return.
@@ -53,8 +53,8 @@ class jpeg_decoder {
   [[nodiscard]] char const* problem() const { return report_.text; }
 
  private:
-  // The limit of the library's memory, enough for the coefficients of a progressive picture of
-  // most_pixels.
+  // The largest number of bytes that libjpeg may allocate. It is enough for the coefficients of a
+  // progressive picture of most_pixels.
   static constexpr long most_bytes = 1L << 30;
   // The largest number of scans of a progressive picture. It limits the time: each scan covers the
   // whole picture, and encoders write about ten scans.

@@ -58,13 +58,13 @@ PLAIT_DECL void jpeg_decoder::write_rgb_of_cmyk(std::uint8_t const* inks,
   for (std::size_t pixel = 0; pixel < state_.output_width; ++pixel, inks += 4, rgb += 3)
     for (std::size_t c = 0; c < 3; ++c) {
       unsigned const light = inks[3], taken = (255u - inks[c]) * light + 128;
-      // Subtracts taken / 255, rounded.
+      // Writes light - taken / 255, where the quotient is rounded.
       rgb[c] = static_cast<std::uint8_t>(light - ((taken + (taken >> 8)) >> 8));
     }
 }
 
 PLAIT_DECL void jpeg_decoder::fail(::j_common_ptr state) {
-  // Valid, since the manager is the first member of report.
+  // The cast is valid, because the error manager is the first member of `report`.
   auto* const to = reinterpret_cast<report*>(state->err);
   to->manager.format_message(state, to->text);
   std::longjmp(to->back, 1);

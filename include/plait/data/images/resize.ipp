@@ -6,8 +6,8 @@
 namespace plait::detail {
 
 PLAIT_DECL middle_resize::middle_resize(picture_size from, picture_size to) : from_(from), to_(to) {
-  // The scale, new pixels / old pixels, is the fraction `unit_` / `scale_`. The scale follows from
-  // the side along which nothing is cut off.
+  // The scale, new pixels / old pixels, is the fraction `unit_` / `scale_`. It follows from the
+  // lengths of the side along which nothing is cut off.
   bool const is_wide = from.width * to.height >= from.height * to.width;
   scale_ = static_cast<std::int64_t>(is_wide ? from.height : from.width);
   unit_ = static_cast<std::int64_t>(is_wide ? to.height : to.width);
