@@ -11,15 +11,15 @@ namespace plait::detail {
 
 inline constexpr char const* data_set_setting = "data_set";
 
-/// Adds the settings of the batches, which a resumed run must repeat, to the end of the other
-/// settings. The setting of the data set is a fingerprint followed by the description of the data
-/// set. A long description is shortened to its first 2000 bytes and a fingerprint of the whole
-/// text.
+/// Appends the settings of the batches to `to`, the settings that a resumed run must repeat. The
+/// setting of the data set is a fingerprint followed by the description of the data set. A long
+/// description is shortened to its first 2000 bytes and a fingerprint of the whole text.
 [[gnu::cold]] void add_settings_of_batches(checkpoint_settings& to, batch_description const& of);
 
-/// Returns `now` in a form that can be compared with `saved`. The settings of an older checkpoint
-/// can lack the description of the data set. The description is then removed from `now`, too,
-/// unless the data set now has adaptors, because no such checkpoint was written with adaptors.
+/// Returns `now` in a form that can be compared with `saved`. If the settings of an older
+/// checkpoint lack the description of the data set, the description is removed from `now`, too. It
+/// stays if the data set now has adaptors: older checkpoints were written without adaptors, so the
+/// data sets differ.
 [[nodiscard]] [[gnu::cold]] checkpoint_settings settings_to_compare(
     checkpoint_settings now, checkpoint_settings const& saved);
 

@@ -20,8 +20,8 @@ namespace plait {
 struct best_checkpoint {
   std::int64_t step = 0;  ///< the number of steps that were done before the checkpoint
   double value = 0;       ///< the value of the measure
-  std::string measure{};  ///< the measure and its better direction, such as "greater accuracy" or
-                          ///< "lower mean_loss"
+  /// The direction in which the measure improves, and its name: "greater accuracy", for example.
+  std::string measure{};
   std::filesystem::path
       path{};  ///< the folder of the checkpoint, such as best-00000300 in the folder of checkpoints
 };
@@ -35,8 +35,9 @@ inline constexpr char const* best_value_setting = "best_value";
 
 [[nodiscard]] std::string best_value_text(double value);
 
-/// Checks the value of the measure for the weights that may become the best: the value must be a
-/// number and equal on all ranks. The ranks have exchanged their values before.
+/// Checks the value of the measure for weights that may become the best weights: the value must not
+/// be NaN and must be equal on all ranks. The second argument contains the values, which the ranks
+/// have exchanged before.
 ///
 /// Errors: input_error, the same on all ranks.
 [[gnu::cold]] void check_best_value(best_measure const& measure,

@@ -17,20 +17,22 @@ struct config_report {
   /// The names of the fields that do not change what a model computes, such as use_cache, in the
   /// order of the file.
   std::vector<std::string> harmless{};
-  /// Sentences on fields that differ without an effect on the weights, such as a sequence that is
-  /// shorter than max_position_embeddings, and dropout.
+  /// Sentences about fields that differ without changing what the model computes from a sequence,
+  /// such as dropout, or a max_position_embeddings above the length of the program's sequences.
   std::vector<std::string> notes{};
-  bool tie_word_embeddings = false;  ///< true: the head is the table of the embedding
+  bool tie_word_embeddings = false;  ///< true: the output head uses the weights of the embedding
 };
 
 }  // namespace plait::ext
 
 namespace plait::detail {
 
-/// The largest size of a config.json in bytes. Files of transformers have some thousands.
+/// The largest size of a config.json in bytes. A config.json of transformers usually has a few
+/// thousand bytes.
 inline constexpr std::size_t most_config_bytes = std::size_t{1} << 20;
 
-/// Compares the text of a config.json with the program's model, as check_config does.
+/// Compares the text of a config.json with the program's model, and returns the report of
+/// check_config.
 [[nodiscard]] [[gnu::cold]] ext::config_report compare_config(std::string const& text,
                                                               file_name const& file,
                                                               model_config const& of);
@@ -45,14 +47,15 @@ namespace plait {
 ///
 /// A field that is missing in the file has the default of its model_type in transformers 5.24.0:
 /// llama, mistral, qwen2, qwen3, gemma3_text or gpt2. A file of another model_type must have the
-/// sizes, rms_norm_eps, rope_theta, hidden_act, max_position_embeddings and tie_word_embeddings. A
-/// value that the model_type implies and for which it has no field, such as the biases of Qwen2's
-/// attention, is not compared. Windows that are not shorter than `sequence` count as none.
+/// sizes, rms_norm_eps, rope_theta, hidden_act, max_position_embeddings and tie_word_embeddings. If
+/// a model_type implies a value and has no field for it, such as the biases of Qwen2's attention,
+/// the value is not compared. A window that is at least as long as `sequence` is treated as no
+/// window.
 ///
 /// Cost:    reads at most 1 MiB.
 /// Errors:  input_error, one sentence that names every difference with both values, and every field
 ///          that plait does not know, because it may change the model; also if the file is missing,
-///          is not JSON or has a field twice, and if a size of `of` is 0.
+///          is not JSON or has a field twice, and if a size in `of` is 0.
 /// Threads: any. If ranks are processes, each reads the file that it sees.
 ///
 /// Example (tests/checkpoint/check_config_test.cpp check_config):

@@ -21,7 +21,7 @@
 
 namespace plait::detail {
 
-/// Returns true if a value is this text.
+/// Returns true if a JSON value is a string that equals `text`.
 PLAIT_DECL bool is_text(json_value const& value, std::string_view text) {
   std::string found;
   return take(value, found) && found == text;
@@ -32,7 +32,7 @@ PLAIT_DECL bool contains_text(std::vector<std::string> const& texts, json_value 
                      [&](std::string const& text) { return is_text(value, text); });
 }
 
-/// Returns true if a list of JSON texts has `name`.
+/// Returns true if `list` is a JSON list that contains the string `name`.
 PLAIT_DECL bool list_has(json_value const* list, std::string const& name) {
   auto const* const all = list == nullptr ? nullptr : list_in(*list);
   return all != nullptr && std::any_of(all->begin(), all->end(),
@@ -51,7 +51,8 @@ PLAIT_DECL std::string json_text(json_value const& value) {
   return text.substr(1, text.size() - 2);
 }
 
-/// Returns the name under which plait has an activation; transformers has several for some.
+/// Returns the name that this comparison uses for an activation function, because transformers has
+/// several names for some functions.
 PLAIT_DECL json_value activation_name(json_value const& value) {
   for (auto const* const name :
        {"gelu_pytorch_tanh", "gelu_python_tanh", "gelu_fast", "gelu_accurate"})
@@ -61,7 +62,7 @@ PLAIT_DECL json_value activation_name(json_value const& value) {
   return value;
 }
 
-/// Compares a configuration with a model, field by field.
+/// Compares the fields of a config.json with the program's model, one after the other.
 class config_comparison {
  public:
   config_comparison(file_name const& file, json_value const& found, model_config const& of)
@@ -81,14 +82,15 @@ class config_comparison {
   }
 
  private:
-  /// A value of the file, or the value that transformers takes if the file does not give it.
+  /// The value of a field: the value in the file or, if the field is missing in the file, the
+  /// default of transformers.
   struct value {
     std::string name;
     json_value json{};
     bool is_given = false, is_known = false;
   };
 
-  /// Refuses a description of the model that no model has.
+  /// Refuses a model_config that cannot describe a model, for example because a size is 0.
   void check_model() const {
     for (auto const& [name, size] : std::initializer_list<std::pair<char const*, std::size_t>>{
              {"vocab_size", of_.vocab_size},
@@ -124,7 +126,8 @@ class config_comparison {
 
   json_value const* defaults() const { return member_of(member_of(&known_, "defaults"), type_); }
 
-  /// Returns the field of the file that has Llama's name `field`.
+  /// Returns the value of a field, whose name in Llama's config.json is `field`. In the file, the
+  /// field has the name that the file's model type uses.
   value find(std::string const& field) {
     auto const* const other = member_of(member_of(member_of(&known_, "names"), type_), field);
     value out{.name = other == nullptr ? field : other->get<std::string>()};
@@ -137,7 +140,8 @@ class config_comparison {
     return out;
   }
 
-  /// Returns the field, or `instead` if it is null or missing.
+  /// Returns the value of a field; returns `instead` if the value is null or is neither in the file
+  /// nor a default.
   value find_or(std::string const& field, json_value const& instead) {
     auto out = find(field);
     bool const is_implied = !out.is_known && defaults() != nullptr;
@@ -155,7 +159,9 @@ class config_comparison {
                           : concat({"the file gives no ", name, ", and the program has ", ours}));
   }
 
-  /// A known model type that has neither the field nor a default for it implies its value.
+  /// Compares a field of the file with the program's value. If the field is missing in the file and
+  /// the model type is known but has no default for the field, the model type implies the value,
+  /// and nothing is compared.
   void compare(value const& theirs, json_value const& ours) {
     if (!theirs.is_known && (defaults() != nullptr || is_bias(theirs.name))) return;
     if (!theirs.is_known || !is_same_value(theirs.json, ours)) differ(theirs, json_text(ours));
@@ -192,7 +198,7 @@ class config_comparison {
     compare("vocab_size", of_.vocab_size);
     auto const width = find("hidden_size"), heads = find("num_attention_heads");
     compare(width, of_.hidden_size);
-    // GPT-2's default is four times the width.
+    // If intermediate_size is null or missing, it is four times the width, as in GPT-2.
     std::uint64_t wide = 0, count = 0;
     bool const are_sizes = take(width.json, wide) && take(heads.json, count) && count > 0;
     compare(find_or("intermediate_size", are_sizes ? json_value(4 * wide) : json_value()),
@@ -209,7 +215,8 @@ class config_comparison {
     compare("rms_norm_eps", of_.rms_norm_eps);
     compare("attention_bias", of_.attention_bias);
     compare("mlp_bias", of_.mlp_bias);
-    // The scores are divided by the root of it.
+    // transformers divides attention scores by the square root of this field, and plait divides
+    // them by the square root of head_dim, so the two must be equal.
     if (!is_other("query_pre_attn_scalar"))
       if (auto const scale = find("query_pre_attn_scalar"); scale.is_known)
         compare(scale, head_dim);
@@ -223,7 +230,8 @@ class config_comparison {
     return of_.head_dim > 0 ? of_.head_dim : of_.hidden_size / of_.num_attention_heads;
   }
 
-  /// Returns the kind of attention of each layer, as transformers derives it.
+  /// Returns the kind of attention of each layer: the list layer_types or, if the file lacks it,
+  /// the list that transformers derives from other fields.
   value kinds_of_layers(std::size_t count) {
     auto out = find("layer_types");
     auto const pattern = find("sliding_window_pattern"), first = find("max_window_layers");
@@ -243,7 +251,7 @@ class config_comparison {
   void compare_windows() {
     auto window = find("sliding_window");
     auto const use = find("use_sliding_window");
-    window.is_known = true;  // a model type without the field has no window
+    window.is_known = true;  // if the model type lacks the field, there is no window
     if (use.json == json_value(false)) window.json = nullptr;
     else if (use.is_given && use.json != json_value(true))
       differ(use, window.json.is_null() ? "false" : "true");
@@ -252,7 +260,7 @@ class config_comparison {
     auto ours = of_.layer_types;
     if (ours.empty()) ours.resize(of_.num_hidden_layers, "sliding_attention");
     constexpr char const* with_window = "sliding_attention";
-    // A list of layers that all have the full attention disables the window.
+    // If the file lists full attention for all layers, no layer uses the window.
     if (list != nullptr && !list_has(&theirs.json, with_window)) window.json = nullptr;
     bool const has_any = std::find(ours.begin(), ours.end(), with_window) != ours.end();
     std::size_t const own_window = has_any ? of_.sliding_window : 0;
@@ -273,7 +281,8 @@ class config_comparison {
     if (!is_plain)
       differ(theirs,
              concat({"full_attention or sliding_attention for each of ", ours.size(), " layers"}));
-    // Layers with a window may have other rotary positions.
+    // The kinds are compared layer by layer if they matter: if a window has an effect, or if the
+    // layers with a window have rotary positions of their own.
     else if (has_window || find("rope_local_base_freq").is_known)
       compare_layers(theirs, *list, ours);
   }
@@ -290,7 +299,8 @@ class config_comparison {
   }
 
   void compare_rope() {
-    // GPT-2 has positions of another kind; a field of rotary ones is unknown to it.
+    // A model type without rope_theta, such as GPT-2, has no rotary positions. If its file has a
+    // field of rotary positions, compare_rest() reports the field as unknown.
     if (defaults() != nullptr && member_of(defaults(), "rope_theta") == nullptr) return;
     auto const theta = find("rope_theta"), local = find("rope_local_base_freq");
     std::string name = "rope_scaling";
@@ -324,7 +334,9 @@ class config_comparison {
                     {});
   }
 
-  /// Compares an object of rotary positions, or none. `theta` is the field outside of the object.
+  /// Compares the file's rotary positions with the program's values `own_theta` and `own`. `from`:
+  /// the object of the file with these settings, null if there is none; `theta`: the field
+  /// rope_theta outside of this object.
   void compare_rope_of(json_value const* from, std::string const& name, value theta,
                        double own_theta, model_config::rope_numbers const& own) {
     if (auto const* const inner = member_of(from, "rope_theta")) {
@@ -366,7 +378,8 @@ class config_comparison {
     if (from == nullptr || object_in(*from) == nullptr) return;
     for (auto const& [key, part] : *object_in(*from)) {
       if (used.contains(key)) continue;
-      // A field that is also outside of the object has one meaning.
+      // partial_rotary_factor can be in the object or outside of it, with the same meaning, so it
+      // is compared under the same name.
       if (key == "partial_rotary_factor") rest(key, part);
       else rest(concat({name, ".", key}), part);
     }
@@ -387,7 +400,8 @@ class config_comparison {
                        [&](auto const& pair) { return pair.first == name; });
   }
 
-  /// Compares the fields that are not members of model_config.
+  /// Compares the fields that have no member in model_config: first the fields of the file, then
+  /// the fields of model_config::others that the file lacks.
   void compare_rest() {
     for (auto const& [name, text] : of_.others) {
       if (seen_.contains(name))
@@ -401,7 +415,8 @@ class config_comparison {
       if (!seen_.contains(name)) rest(name, json);
     for (auto const& [name, text] : of_.others) {
       if (compared_.contains(name)) continue;
-      // A field that the file does not have is null, unless it has a default.
+      // If a field is missing in the file, its value is the default of the model type or, without a
+      // default, null.
       auto const* const instead = member_of(defaults(), name);
       value const theirs{name, instead == nullptr ? json_value() : *instead, false, true};
       auto const ours = json_value::parse(text);
@@ -409,7 +424,7 @@ class config_comparison {
     }
   }
 
-  /// Compares a field that is not a member of model_config.
+  /// Compares one field of the file that has no member in model_config.
   void rest(std::string const& name, json_value const& json) {
     value const theirs{name, json, true, true};
     for (auto const& [other, text] : of_.others)

@@ -28,7 +28,7 @@ namespace plait::ext {
 /// A save in progress: the folder that receives its files, under a temporary name.
 struct checkpoint_save {
   std::int64_t step = 0;
-  /// The name of this folder in the folder of checkpoints. The root sends the name to the other
+  /// The name of this folder in the folder of checkpoints. The root sends this name to the other
   /// ranks.
   std::string name{};
   std::filesystem::path path{};  ///< the folder in which each rank puts its files
@@ -46,9 +46,9 @@ struct checkpoint_save {
 /// A save has four steps. The root calls begin and sends the temporary name to the other ranks,
 /// such as step-00000200.partial-<16 digits>. Every rank writes its files there and synchronises
 /// each to the disk, as safetensors_writer::commit does. When all ranks have done so, the root
-/// calls commit, which writes plait.json and renames the folder to step-00000200. If the power
-/// fails at any moment, each checkpoint that list_checkpoints afterwards reports as complete has
-/// all data that was saved.
+/// calls commit, which writes plait.json and renames the folder to step-00000200. The power may
+/// fail at any moment: each checkpoint that list_checkpoints reports as complete afterwards
+/// contains all data that was saved in it.
 ///
 /// Errors:  input_error that names the folder, and the system's error or the folder's present
 ///          owner. After an error, an incomplete checkpoint does not get its final name, and the
@@ -60,7 +60,7 @@ class checkpoint_folder {
  public:
   /// Makes the folder if its parent exists, and locks the folder against other jobs until this
   /// object is destroyed. If the file system has no locks, the object works without a lock and does
-  /// not remove the remains of killed jobs.
+  /// not remove the unfinished files of killed jobs.
   ///
   /// Errors: also input_error if the lock belongs to another job, or to the same or a newer
   ///         generation of this job.
@@ -72,9 +72,9 @@ class checkpoint_folder {
 
   [[nodiscard]] std::filesystem::path const& path() const { return path_; }
 
-  /// Removes the remains of killed jobs, and makes the folder of a new save; `is_best`: true for a
-  /// save of the best weights. Only one save is in progress at a time: an earlier save that is not
-  /// committed is removed.
+  /// Removes the unfinished files of killed jobs, makes the folder of a new save, and returns the
+  /// save. `is_best`: true for a save of the best weights. Only one save is in progress at a time:
+  /// an earlier save that is not committed is removed.
   checkpoint_save begin(std::int64_t step, bool is_best = false);
 
   /// Makes a save appear as a checkpoint; call this function after all ranks have written their
@@ -132,8 +132,8 @@ class checkpoint_folder {
   /// not know of the present owner must not touch the files of the present owner.
   [[nodiscard]] bool is_mine_or_older(std::int64_t lease) const { return lease <= lease_.number(); }
 
-  /// If the checkpoint of `step` is complete, removes each complete checkpoint of this job for
-  /// which is_old is true, the newest first.
+  /// Removes each complete checkpoint of this job for which is_old is true, the newest first. It
+  /// does so only if the checkpoint of `step` is complete.
   template <class IsOld>
   std::vector<std::string> remove_behind(std::int64_t step, bool are_best, IsOld is_old) {
     lease_.require();
@@ -158,8 +158,8 @@ class checkpoint_folder {
   /// Returns the existing checkpoints of the same step that the checkpoint `last` replaces.
   [[nodiscard]] std::vector<found_checkpoint> others_of(name_of const& last) const;
 
-  /// Removes the remains of killed jobs. This job has the lock, so the only other process that may
-  /// still change the folder is a former owner that does not know of this owner.
+  /// Removes the unfinished files of killed jobs. This job has the lock, so the only other process
+  /// that may still change the folder is a former owner that does not know of this owner.
   void clean();
 
   /// Returns true if another complete checkpoint of the same step is preferred to the checkpoint
@@ -171,7 +171,7 @@ class checkpoint_folder {
   /// under its old name without some of its files.
   std::vector<std::string> discard(std::vector<found_checkpoint> const& unwanted);
 
-  /// Removes the files of a checkpoint and its folders. Subfolders that plait has not made stay,
+  /// Removes the folder of a checkpoint with its files. Subfolders that plait has not made stay,
   /// with their files.
   int remove(std::filesystem::path const& folder);
 

@@ -158,7 +158,8 @@ PLAIT_DECL void checkpoint_folder::commit_or_throw(checkpoint_save const& save,
   int moved = ENOENT;
   if (last.lease == 0) {
     // If the job is killed now, list_checkpoints and the next begin() find the old checkpoint under
-    // the name `aside`. Files of other programs stay in it.
+    // the name `aside`. If other programs have put files into the old checkpoint, these files stay
+    // in `aside`.
     auto const aside = path_ / last.as(name_of::replaced, disk_.random_digits()).text();
     moved = disk_.rename(to, aside);
     if (moved != ENOENT) must(moved);
@@ -174,8 +175,8 @@ PLAIT_DECL void checkpoint_folder::commit_or_throw(checkpoint_save const& save,
   }
   if (int const code = disk_.sync_folder(path_); code != 0)
     name.fail("is written, but its name cannot be synchronised to the disk", code);
-  // The call throws if the folder has a newer owner. The list of the newer owner may name the old
-  // files, so they then stay.
+  // The call throws if the folder has a newer owner. The old checkpoints then stay, because the
+  // newer owner may have listed them as valid.
   lease_.require();
   std::erase_if(old, [&](auto const& one) { return one.job != job_; });
   (void)discard(old);
@@ -213,8 +214,9 @@ PLAIT_DECL void checkpoint_folder::clean() {
       continue;
     }
     auto const found = detail::look_at_checkpoint(path, parts->step, disk_);
-    // A checkpoint of an elastic job that is in no list and has no manifest was being removed, even
-    // if a power failure has undone the rename that marks this.
+    // If a checkpoint of an elastic job is in no list and has no manifest, its removal had begun
+    // when the job was killed. Its name may not show this, because a power failure can undo the
+    // rename.
     bool const is_empty = !counted.has(*parts) && found.job.empty();
     if (parts->what == name_of::removing || is_empty) {
       if (found.job.empty() || found.job == job_) remains.push_back(path);
@@ -225,8 +227,8 @@ PLAIT_DECL void checkpoint_folder::clean() {
       else if (found.complete()) (void)disk_.rename(path, last);  // rename fails if `last` exists
     }
   }
-  // Names are synchronised first. Otherwise a power failure could restore the old name of a folder
-  // that is being removed, or undo the name of its replacement.
+  // Names are synchronised before files are removed. Otherwise a power failure could restore the
+  // old name of a folder that is being removed, or undo the new name of its replacement.
   if ((remains.empty() && replaced.empty()) || disk_.sync_folder(path_) != 0) return;
   for (auto const& path : remains) (void)remove(path);
   // Throws if the folder has a newer owner, because the replacements may then be ignored.
@@ -235,7 +237,7 @@ PLAIT_DECL void checkpoint_folder::clean() {
 }
 
 PLAIT_DECL bool checkpoint_folder::is_replaced(name_of const& name) const {
-  // Jobs with fixed ranks mark replaced checkpoints by name.
+  // In jobs with fixed ranks, the name of a checkpoint shows that it has been replaced.
   if (lease_.number() == 0) return false;
   auto const list = detail::list_checkpoints(path_, name.is_best, disk_);
   auto const path = path_ / name.text();

@@ -39,8 +39,8 @@ namespace plait::detail {
 /// Reads a checkpoint's manifest and checks that its files exist.
 found_checkpoint look_at_checkpoint(std::filesystem::path const& path, std::int64_t step, disk& on);
 
-/// Returns the checkpoints of best weights or, like the public list_checkpoints, all other
-/// checkpoints.
+/// Returns the checkpoints of a folder: if `are_best` is true, the checkpoints of best weights,
+/// otherwise all other checkpoints, like the public list_checkpoints.
 std::vector<found_checkpoint> list_checkpoints(std::filesystem::path const& folder, bool are_best,
                                                disk& on);
 
@@ -66,8 +66,8 @@ inline std::vector<found_checkpoint> list_checkpoints(std::filesystem::path cons
 
 /// Returns true if this host sees the probe `name` with `bytes` in a folder of checkpoints, which
 /// checkpoint_folder::make_probe wrote, perhaps on another host. The function tries again until
-/// `patience` has passed, because network file systems cache names, and also the fact that a name
-/// does not exist.
+/// `patience` has passed, because network file systems cache names for some time, and also the
+/// answer that a name does not exist.
 ///
 /// Errors: none; the result is false for a probe that cannot be read.
 bool sees_probe(std::filesystem::path const& folder, std::string_view name,

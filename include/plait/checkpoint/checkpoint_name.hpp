@@ -10,8 +10,8 @@
 
 namespace plait::detail {
 
-/// Returns the number after `start` in a name, such as 7 in plait.lock-7 after the start
-/// plait.lock-. Returns nullopt for names that do not consist of `start` and a number.
+/// If a name consists of `start` and a number, returns this number; otherwise returns nullopt. For
+/// example, the number of plait.lock-7 with the start plait.lock- is 7.
 [[nodiscard]] std::optional<std::int64_t> number_behind(std::string_view start,
                                                         std::string_view name);
 
@@ -29,13 +29,14 @@ struct checkpoint_name {
 
   std::int64_t step = 0;
   bool is_best = false;
-  /// The two numbers in the name, counted from 1; 0 for a job whose ranks do not change.
+  /// The numbers of the lease and of the save in the name, counted from 1; both are 0 for a job
+  /// whose ranks do not change.
   std::int64_t lease = 0, save = 0;
   kind what = complete;
   std::string digits{};  ///< 16 random digits; empty for a complete checkpoint
 
   [[nodiscard]] std::string text() const;
-  /// Returns the name that the same checkpoint has in state `other`.
+  /// Returns the name of this checkpoint in state `other`, such as partial or replaced.
   [[nodiscard]] checkpoint_name as(kind other, std::string of_digits = {}) const;
 
   /// Parses the name of a folder; returns nullopt if it is not the name of a checkpoint.

@@ -25,7 +25,7 @@ namespace plait {
 /// Errors: input_error for a name that is empty or has more than 100 characters.
 class best_measure {
  public:
-  /// No measure: the best weights are not kept.
+  /// Makes no measure: the best weights are then not kept.
   best_measure() = default;
   best_measure(std::string name, better which);
   template <measure Measure>
@@ -102,13 +102,13 @@ inline constexpr std::array compared_options{".every", ".keep", ".required", ".v
 /// Writes to stderr that the checkpoint of `step` is missing, with the reason `why` and a remedy.
 [[gnu::cold]] void say_missing(std::int64_t step, std::string const& why);
 
-/// Names and values of the settings that a resumed run must repeat.
+/// The names and values of the settings that a resumed run must repeat.
 using checkpoint_settings = std::vector<std::pair<std::string, std::string>>;
 
 /// Returns the names of settings that may differ between a checkpoint and the present run. If
-/// `allow` contains the optimizer, its hyperparameters, which are the settings that follow it, may
-/// differ, too. The kind of device may differ, unless both runs promise bit-identical results
-/// (`reproducible`) and the checkpoint stores a kind.
+/// `allow` contains "optimizer", the hyperparameters of the optimizer, which are the settings that
+/// follow it in the list, may differ, too. The kind of device may differ, unless both runs promise
+/// bit-identical results (`reproducible`) and the checkpoint stores a kind.
 ///
 /// Errors: input_error for a name that is a setting of neither the checkpoint nor the present run.
 [[nodiscard]] [[gnu::cold]] std::vector<std::string_view> allowed_settings(

@@ -38,7 +38,7 @@ namespace plait {
 /// ranks can be resumed with 4. Each rank copies its part at the end of a step, and a separate
 /// thread of the rank writes the copy while training continues. Every element is written by exactly
 /// one rank. All ranks call the same functions in the same order. If `allow` accepts settings that
-/// differ, a tensor that the checkpoint lacks starts as in a new training.
+/// differ, a tensor that the checkpoint lacks starts with the values of a new training.
 ///
 /// Moves:  while a checkpoint is being written, one small all-reduce in each step. From it, all
 ///         ranks learn at the same step that the checkpoint is complete or has failed.
@@ -71,7 +71,7 @@ class checkpoints {
                             checkpoint_options options);
   checkpoints(checkpoints const&) = delete;
   checkpoints& operator=(checkpoints const&) = delete;
-  /// Waits for the checkpoint that is being written, unless an exception is ending the job.
+  /// Waits until no checkpoint is being written, unless an exception is ending the job.
   ~checkpoints() noexcept(false) {
     if (std::uncaught_exceptions() == exceptions_) finish();
   }
@@ -109,8 +109,8 @@ class checkpoints {
   /// Waits until no checkpoint is being written.
   void finish();
 
-  /// Returns the reason why the last checkpoint that was begun is missing; "" if it exists. The
-  /// root has written the reason to stderr.
+  /// Returns the reason why the last checkpoint that was begun could not be written; "" if it was
+  /// written. The root has written the reason to stderr.
   [[nodiscard]] std::string const& problem() const { return problem_; }
   /// Returns a sentence about an older checkpoint that could not be removed after the last
   /// checkpoint; "" if all could be removed.
@@ -151,7 +151,7 @@ class checkpoints {
   [[nodiscard]] bool is_root() const { return state_->rank() == 0; }
 
   /// Makes a checkpoint. If `value` is given, it is a checkpoint of the best weights, and `value`
-  /// is the value of the measure for them.
+  /// is the value of the measure for these weights.
   [[gnu::cold]] void save_as(std::optional<double> value);
 
   /// Runs work() in the thread that writes checkpoints.
@@ -188,7 +188,8 @@ class checkpoints {
     if (is_root()) detail::say_missing(step, problem_);
   }
 
-  /// Calls work() on each rank. If work() throws on one rank, all ranks throw.
+  /// Calls work() on each rank. If work() throws on one rank, all ranks throw input_error with its
+  /// message. `what`: a name of the work for the message.
   template <class Work>
   void on_all(char const* what, Work work) {
     std::string mine;
@@ -209,10 +210,12 @@ class checkpoints {
                                    std::string const& why) const;
   /// Makes the folder and a probe file in it on the root, and checks that all ranks see the file.
   [[gnu::cold]] void open_folder();
-  /// Finds the best weights of the run that may be resumed.
+  /// Looks in the folder for the checkpoint of the best weights, because the run may be resumed,
+  /// and stores it in `best_`.
   [[gnu::cold]] void find_best_so_far();
-  /// Calls work() on the root only. If `name` is given, the other ranks receive the root's name,
-  /// and an exception of work() is an error only if checkpoints are required.
+  /// Calls work() on the root only, and returns true on all ranks if work() does not throw. If
+  /// work() throws, all ranks throw; but if `name` is given and checkpoints are not required, all
+  /// ranks return false. If `name` is given, all ranks receive the root's `*name`.
   template <class Work>
   bool on_root(char const* what, Work work, std::string* name = nullptr) {
     std::string mine;
@@ -255,10 +258,10 @@ class checkpoints {
 
   /// Returns the number of the next batch: each step takes one batch.
   [[nodiscard]] std::uint64_t next() const;
-  /// Returns the number of samples before the next batch, in whole epochs and in the batches of the
-  /// present epoch.
+  /// Returns the number of samples that all batches before the next batch have used: the samples of
+  /// whole epochs and of the batches of the present epoch.
   [[nodiscard]] std::uint64_t samples_so_far() const;
-  /// Returns the number of the batch that begins after `samples` samples.
+  /// Returns the number of the batch that begins after the first `samples` samples of the training.
   [[nodiscard]] std::uint64_t next_batch(std::uint64_t samples,
                                          std::filesystem::path const& folder) const;
 

@@ -7,13 +7,14 @@ namespace plait::detail {
 
 /// Returns the fields of config.json that plait knows, as JSON:
 ///
-/// - defaults: the default values of each model type. A model type without a default for a field
-///   implies its value.
-/// - names: for each model type, other names of fields of model_config.
-/// - architectures: the class of the language model of each model type.
-/// - accepted: fields with the values that a model has which does not heed them.
-/// - dropout: fields that only change how a model is trained.
-/// - harmless: fields that change nothing that a model computes.
+/// - defaults: for each model type, the default values of its fields. If a model type has no
+///   default for a field, it implies the value of the field.
+/// - names: for each model type, the fields that have other names than in Llama's config.json.
+/// - architectures: for each model type, the name of the class of its language model.
+/// - accepted: for each field that plait's models do not read, the values with which a model of
+///   transformers computes the same as plait's model.
+/// - dropout: the fields that have an effect only in training.
+/// - harmless: the fields that do not change what a model computes.
 ///
 /// scripts/shape_from_config reads the same text, and tests/oracle/config_defaults.py compares the
 /// defaults with transformers.

@@ -45,10 +45,10 @@ struct lease_text {
   static std::uint32_t crc_of(nlohmann::json const& of);
 };
 
-/// Decides which checkpoints in a folder are valid ("count"), so that they may be listed and
-/// resumed from. A checkpoint that a job with fixed ranks has written is always valid. A checkpoint
-/// of an elastic job is valid if the newest list (plait.list-N) names it, or if it was written by
-/// the owner that wrote the newest list.
+/// Decides which checkpoints in a folder "count", which means that they are valid: they are listed,
+/// and a job may resume from them. A checkpoint that a job with fixed ranks has written is always
+/// valid. A checkpoint of an elastic job is valid if the newest list (plait.list-N) names it, or if
+/// it was written by the owner that wrote the newest list.
 ///
 /// Without this rule, a former owner that was suspended and is then continued could damage the run
 /// of its successor.
@@ -57,6 +57,8 @@ struct lease_text {
 /// save, but no list names that checkpoint, so the checkpoint never becomes valid.
 class counted_checkpoints {
  public:
+  /// Reads the names in the folder and its newest list.
+  ///
   /// Errors: input_error if the folder or its newest list cannot be read; a missing folder is
   ///         treated as empty.
   counted_checkpoints(std::filesystem::path const& folder, disk& on);
@@ -73,7 +75,7 @@ class counted_checkpoints {
   [[nodiscard]] std::vector<std::string> own_names() const;
 
   [[nodiscard]] bool has(checkpoint_name const& name) const;
-  /// Returns true if checkpoint `one` is preferred to `other`; both are of the same step.
+  /// Returns true if checkpoint `one` is preferred to checkpoint `other` of the same step.
   [[nodiscard]] bool is_before(checkpoint_name const& one, checkpoint_name const& other) const {
     return place(one) < place(other);
   }

@@ -40,7 +40,7 @@ PLAIT_DECL std::string system_disk::read_file(path const& name, std::size_t most
 
 PLAIT_DECL int system_disk::rename(path const& from, path const& to) {
   struct stat found{};
-  // Checked, because rename would replace an empty folder.
+  // The existence of `to` is checked, because ::rename would replace an empty folder.
   if (::lstat(to.c_str(), &found) == 0) return EEXIST;
   return code_of(::rename(from.c_str(), to.c_str()));
 }

@@ -29,8 +29,8 @@ namespace plait::detail {
 /// bytes.
 [[nodiscard]] stored_type type_in_files(std::size_t element_bytes);
 
-/// Fills `out` with `count` elements of `element_bytes` bytes each. Calls read(span), which fills a
-/// span of double or float. For bfloat16, the floats are then rounded.
+/// Fills `out` with `count` elements of `element_bytes` bytes each. It calls read(span), which
+/// fills a span of double or float. If the elements are bfloat16, the floats are then rounded.
 template <class Read>
 void read_elements(std::size_t element_bytes, std::size_t count, void* out, Read read) {
   if (element_bytes == 8) return read(std::span(static_cast<double*>(out), count));

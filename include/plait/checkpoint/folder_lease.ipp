@@ -54,8 +54,8 @@ PLAIT_DECL void folder_lease::refuse_lost(lease_text const& newest) const {
 
 PLAIT_DECL bool folder_lease::take() {
   counted_checkpoints const found(path_, disk_);
-  // All lock files are checked, not only the newest: the owner of the newest may have died before
-  // it wrote its list.
+  // All lock files are checked, not only the newest: the owner of the newest lock file may have
+  // died before it wrote its list.
   auto const newest = found.newest(lock_start);
   for (auto const& name : found.names())
     if (auto const one = number_behind(lock_start, name); one && !may_follow(*one, newest))
@@ -71,7 +71,7 @@ PLAIT_DECL bool folder_lease::take() {
   }
   if (code == 0) code = disk_.link(begun, lock_path(number));
   (void)disk_.remove_file(begun);
-  // ENOENT: clean() of another process has removed it.
+  // ENOENT means that clean() of another process has removed the file `begun`.
   if (code == EEXIST || code == ENOENT) return false;
   if (code == 0) code = disk_.sync_folder(path_);
   if (code != 0) name_.fail("cannot be taken", code);
@@ -111,8 +111,8 @@ PLAIT_DECL bool folder_lease::write_list() {
       for (auto const& one : list_checkpoints(path_, are_best, disk_))
         if (auto name = one.path.filename().string(); checkpoint_name::from(name)->lease > 0)
           now.names.push_back(std::move(name));
-    // The list is correct only if no file has changed while it was made: the previous owner may
-    // still finish a change that it had begun.
+    // The list is correct only if no file has changed while the list was made: the previous owner
+    // may still finish a change that it had begun.
     if (before.own_names() == counted_checkpoints(path_, disk_).own_names()) break;
     if (tries == most_tries) return false;
   }

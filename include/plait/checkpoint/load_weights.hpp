@@ -51,7 +51,8 @@ class names_in_file {
   std::vector<std::pair<std::string, std::string>> const& names_;
 };
 
-/// Returns the number of names and the first of them: "5 tensors, 'a', 'b', 'c', ...".
+/// Returns a text with the number of names and the first few names: "5 tensors, 'a', 'b', 'c',
+/// ...".
 [[nodiscard]] [[gnu::cold]] std::string list_of_names(std::vector<std::string> const& names,
                                                       std::string const& what);
 

@@ -24,7 +24,7 @@ std::string hex_from_crc(std::uint32_t crc);
 
 /// Reads the JSON of a manifest: each known key must appear exactly once, with a value of the right
 /// type. The caller then checks the result with the functions of manifest_rules.hpp. `format`: 1
-/// for a manifest without `ages`, 2 for one with `ages`.
+/// for a manifest without `ages`, 2 for a manifest with `ages`.
 ///
 /// Cost:   the memory that read_json needs.
 /// Errors: input_error, one sentence with the manifest's name and the key.

@@ -113,8 +113,8 @@ class manifest_reader {
       if (!seen[i]) file_.refuse(concat({"has ", lacks, " key '", keys[i], "'"}));
   }
 
-  // Reads an object whose keys were chosen by the program, as pairs. Repeated keys are not detected
-  // here but by the functions of manifest_rules.hpp.
+  // Reads an object whose keys were chosen by the program, as pairs of key and value. Repeated keys
+  // are not detected here but by the functions of manifest_rules.hpp.
   template <class Value>
   bool read_pairs(std::string const& key, json_value const& value, std::size_t most,
                   std::vector<std::pair<std::string, Value>>& out) const {
@@ -153,7 +153,8 @@ class manifest_reader {
     });
   }
 
-  // Reads a list of objects: calls read(members, one) for each, which fills the element `one`.
+  // Reads a list of objects. For each object it calls read(members, one), which fills the element
+  // `one` of the result.
   template <class One, class Read>
   bool read_list(std::string const& key, json_value const& value, std::size_t most,
                  std::vector<One>& out, Read read) const {

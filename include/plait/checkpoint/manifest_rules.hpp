@@ -21,8 +21,8 @@ inline constexpr std::size_t most_manifest_bytes = 100'000'000;
 inline constexpr std::size_t most_blocks = 300'000, most_settings = 1'000;
 inline constexpr std::size_t most_extra_bytes = std::size_t{1} << 24;
 inline constexpr std::size_t most_elements = std::size_t{1} << 60;
-// The largest number of dimensions along which a tensor may be cut. With this number check_tensor
-// sorts 2^6 corners for each block.
+// The largest number of dimensions along which a tensor may be cut. If a tensor is cut along this
+// number of dimensions, check_tensor sorts 2^6 corners for each block.
 inline constexpr std::size_t most_cuts = 6;
 
 /// The folder of optimizer states within a checkpoint. The weights are outside of it, so that

@@ -27,7 +27,7 @@ inline std::uint32_t crc_of_text(std::string_view text) {
   return checkpoint_crc(std::as_bytes(std::span(text)));
 }
 
-/// Returns the oldest format that can hold everything in a manifest.
+/// Returns the number of the oldest format that can contain all data of a manifest.
 inline int format_of(checkpoint_manifest const& manifest) { return manifest.ages.empty() ? 1 : 2; }
 inline constexpr std::uint64_t newest_format = 2;
 

@@ -124,7 +124,7 @@ class partial_folder {
 namespace ext {
 
 /// Writes the weights of a model, parameter by parameter, in the format of `save_weights`. A
-/// program can construct it before training to check that the weights can be written.
+/// program can construct this object before training to check that the weights can be written.
 ///
 /// Errors:  input_error that names the file or folder; the path then does not exist, or has its
 ///          previous content.

@@ -29,8 +29,8 @@ PLAIT_DECL void state_writer::write_kinds(std::filesystem::path const& path, std
                                           std::size_t end) {
   std::vector<std::vector<entry>> files;
   std::string last;
-  // The index of a rectangle among the rectangles of its parameter, which follow each other in the
-  // list.
+  // The index of a rectangle among the rectangles of its parameter. These rectangles follow each
+  // other in the list.
   std::size_t same = 0;
   for (auto const& each : of_.rectangles) {
     same = each.name == last ? same + 1 : 0;

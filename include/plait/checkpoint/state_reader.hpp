@@ -44,8 +44,8 @@ class open_weights {
 /// Threads: used by one thread.
 class state_reader final : public state_source {
  public:
-  /// read() converts values to elements of `element_bytes` bytes. `files`: files that are already
-  /// open.
+  /// Makes a reader of the checkpoint in `folder`. read() converts values to elements of
+  /// `element_bytes` bytes. `files`: files that are already open.
   state_reader(std::filesystem::path folder, checkpoint_manifest const& manifest,
                std::size_t element_bytes)
       : state_reader(folder, manifest, element_bytes, open_weights(folder)) {}

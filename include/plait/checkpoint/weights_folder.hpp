@@ -29,8 +29,8 @@ namespace plait {
 /// files whose names begin with a dot, are ignored.
 ///
 /// If the folder has a `model.safetensors.index.json`, like folders of Hugging Face with several
-/// files, only the files that this index names are opened. A second copy of the weights next to
-/// them, such as `consolidated.safetensors`, is ignored.
+/// files, only the files that this index names are opened. Other files in the folder, such as a
+/// second copy of the weights in `consolidated.safetensors`, are ignored.
 ///
 /// Cost:    the constructor reads the headers of all files; each read takes only the requested
 ///          bytes.
@@ -134,8 +134,8 @@ class weights_folder {
                                                       detail::file_name const& name);
   static constexpr std::size_t most_other_files = 1'000;
 
-  /// Returns a sentence about the first file that contains weights in another format. Files that
-  /// are named like a model are considered first.
+  /// Returns a sentence about the first file that contains weights in another format than
+  /// safetensors, for an error message. Files that are named like a model are considered first.
   [[gnu::cold]] static std::string what_is_there(std::filesystem::path const& folder,
                                                  std::set<std::string> const& files);
   [[gnu::cold]] static std::set<std::string> files_of(std::filesystem::path const& folder,

@@ -181,8 +181,8 @@ PLAIT_DECL ext::checkpoint_manifest weights_folder::manifest_of(std::filesystem:
                              detail::shape_text(offset), ", which overflow"});
         all.shape[i] = std::max(all.shape[i], end);
       }
-      // Blocks without elements are left out. A rank that has no rows of a tensor writes such a
-      // block.
+      // Blocks without elements are skipped. A file contains such a block if the rank that wrote it
+      // had no rows of the tensor.
       if (entry.elements() != 0)
         out.blocks.push_back({file_in_folder, tensor, std::move(offset), entry.shape, 0});
     }
