@@ -38,7 +38,8 @@ void for_each_run(std::span<std::size_t const> shape, std::span<std::size_t cons
                   std::span<std::size_t const> extent, Run run) {
   for (std::size_t const n : extent)
     if (n == 0) return;
-  // `row` is the number of elements of the tensor per index of `outer`.
+  // `row`: the number of elements of the tensor that have the same indices in the dimensions from 0
+  // to `outer`.
   std::size_t outer = shape.size(), row = 1, count = 1;
   while (outer > 0) {
     --outer;

@@ -34,8 +34,8 @@ using json_value = nlohmann::basic_json<json_members>;
 using json_object = json_value::object_t;
 using json_list = json_value::array_t;
 
-/// Parses `text` into a tree of values. Error messages name `part`, a part of the file, or, if
-/// `part` is empty, the file.
+/// Parses `text` into a tree of values. `part`: the name of the part of the file for error
+/// messages; empty for the whole file.
 ///
 /// Cost:   usually 10 times the memory of the text, up to 100 times for a text of nested lists.
 /// Errors: input_error, one sentence, for a text of more than `most_bytes` and for a text that is
@@ -43,7 +43,8 @@ using json_list = json_value::array_t;
 json_value read_json(std::string const& text, std::size_t most_bytes, file_name const& file,
                      std::string const& part = {});
 
-/// Returns a value as an object, or as a list; null if the value has another type.
+/// Returns the object that a value contains; null if the value is not an object. The next function
+/// does the same for lists.
 inline json_object const* object_in(json_value const& value) {
   return value.get_ptr<json_object const*>();
 }
@@ -51,11 +52,12 @@ inline json_list const* list_in(json_value const& value) {
   return value.get_ptr<json_list const*>();
 }
 
-/// Returns the first member with a name, or null; also if `of` is null or not an object.
+/// Returns the first member of `of` with a name. Returns null if there is no such member, or if
+/// `of` is null or not an object.
 json_value const* member_of(json_value const* of, std::string_view name);
 
-/// Refuses a file with an object that has two members of a name. Error messages have `part` in
-/// front of the name.
+/// Refuses a file if an object in it has two members with the same name. Error messages have `part`
+/// in front of this name.
 void refuse_repeated(json_object const& members, file_name const& file,
                      std::string const& part = {});
 

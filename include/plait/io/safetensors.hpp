@@ -96,7 +96,7 @@ class safetensors_reader {
   }
 
   /// Reads a rectangle in row-major order: it begins at `offset` and has the sizes `extent`.
-  /// Elements are converted in the same way as by read.
+  /// Elements are converted in the same way as in `read`.
   ///
   /// Shapes: offset and extent (number of dimensions of the tensor; or two, if the tensor has more:
   ///         the dimensions after the first are then combined into one); out (product of extent).

@@ -16,7 +16,7 @@ PLAIT_DECL float float_from_f16(std::uint16_t bits) {
   if (rest >= 0x7c00u)  // infinity or NaN
     return std::bit_cast<float>(sign | 0x7f800000u | (rest & 0x3ffu) << 13);
   if (rest >= 0x0400u) return std::bit_cast<float>(sign | ((rest << 13) + (112u << 23)));
-  // Exact for zero and for subnormal numbers.
+  // This product is exact for zero and for subnormal numbers.
   float const small = static_cast<float>(rest) * 0x1p-24f;
   return sign != 0 ? -small : small;
 }
@@ -172,7 +172,8 @@ PLAIT_DECL std::string safetensors_writer::make_header(
   } catch (nlohmann::json::type_error const&) {
     refuse("cannot be written: a name or a metadata entry is not UTF-8");
   }
-  text.resize((text.size() + 7) / 8 * 8, ' ');  // so that the data begins at a multiple of 8
+  text.resize((text.size() + 7) / 8 * 8,
+              ' ');  // padding, so that the data begins at a multiple of 8 bytes
   if (text.size() > detail::most_header_bytes)
     refuse(ext::concat({"would have a header of ", text.size(), " bytes; at most ",
                         detail::most_header_bytes, " are allowed"}));

@@ -71,7 +71,7 @@ class safetensors_header_parser {
     refuse("must be described by dtype, shape and data_offsets, and nothing else");
   }
 
-  // Throws an error that states which value is expected at this place.
+  // Throws an error that states which value is expected at the present part of the header.
   [[noreturn]] void refuse_value() const;
 
   void begin_entry(std::string name);

@@ -30,8 +30,8 @@ inline constexpr std::size_t most_sharding_bytes = 50'000'000;
 
 namespace plait::ext {
 
-/// Returns metadata for a safetensors file that has blocks of tensors. From this metadata,
-/// PyTorch's distributed checkpoint knows which block of each tensor the file has.
+/// Returns metadata for a safetensors file that has blocks of tensors. PyTorch's distributed
+/// checkpoint reads from this metadata which block of each tensor the file has.
 ///
 /// Errors: input_error if a name is not UTF-8.
 /// Source: torch/distributed/checkpoint/_hf_utils.py (DCP_VERSION 1.0).
