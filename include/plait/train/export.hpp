@@ -32,7 +32,7 @@ constexpr placement as_value_placement(parameter_entry const& entry) {
              ? placement{placement_kind::shard, dim::features, entry.stored.parts}
              : entry.stored;
 }
-/// Returns the shape of the whole parameter for use with as_value_placement().
+/// Returns the shape of the whole parameter that belongs to the placement as_value_placement().
 constexpr whole_shape as_value_shape(parameter_entry const& entry) {
   bool const cut_rows = is_shard(entry.stored) && entry.info.rank == 2 && entry.stored.index == 0;
   return cut_rows ? whole_shape{1, entry.info.count()}
@@ -65,7 +65,8 @@ void with_stored_placement(parameter_entry const& entry, Body body) {
 template <class Plan, class From, class Rank>
 [[gnu::cold]] void make_tensor_whole(Rank& rank, parameter_entry const& entry, From const* held,
                                      std::byte* room, std::byte* staging) {
-  // No `if constexpr` around the captured names: cicc of CUDA 13.0 crashes on it.
+  // There is no `if constexpr` around the use of the captured names, because cicc of CUDA 13.0
+  // would crash.
   with_stored_placement<Plan>(entry, [&]<placement Stored>() {
     constexpr bool moves = communicates(transition_between(Stored, invariant).moves);
     move_value<Stored, invariant>(rank.device().on(moves ? within_layers : stream::compute),
@@ -99,7 +100,7 @@ class export_work {
   using arena = typename Rank::device_type::arena;
 
  public:
-  /// The arenas and the functions that an export uses, which outlive it.
+  /// The arenas and the functions that an export uses. They outlive the export.
   struct parts {
     plan_facts const& plan;
     T* trained;  ///< the arena of parameters, or of gradients
@@ -150,7 +151,7 @@ class export_work {
                                      // ranks or several stages
   arena room_{}, staging_{};
   std::array<arena, 3> rooms_{};            // the gathered bucket of each region
-  std::array<std::size_t, 3> brought_{};    // the offset of that bucket in the layout
+  std::array<std::size_t, 3> brought_{};    // the offset of each gathered bucket in the layout
   lean_vector<parameter_block> tensors_{};  // all tensors of the model
   std::vector<T> values_{};
 };

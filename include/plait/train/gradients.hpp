@@ -65,8 +65,7 @@ void add_tied_gradients(Rank& rank, Sum* mine, static_view<parameter_entry> entr
     bool const counts_once = tie_transition(entry, entries[entry.owner]).moves == local_move::mask;
     if (counts_once && !holds_the_one_copy(placements_of(entry, rules).summed, rank.coordinates()))
       continue;
-    int const unit =
-        place.unit;  // gradients of tied uses are stored with the unit of the parameter
+    int const unit = place.unit;  // the unit of the parameter that the tied use reads
     Sum* const owner = begin + (layout.gradient_offset(entry.owner, unit) - here.elements.offset);
     Sum const* const use =
         mine + layout.place_in(layout.gradients_at, layout.gradient_offset(e, unit));
@@ -153,7 +152,8 @@ void clear_padding(Rank& rank, lean_vector<parameter_block> const& parameters,
 
 /// Returns the ranges of gradients whose squares this rank adds to the norm, in the order of the
 /// layers: the elements that its optimizer owns. If several ranks own the same elements, only the
-/// first of them adds their squares. So the square of each element is added once under every mesh.
+/// first of them adds their squares. The square of each element is therefore added exactly once, on
+/// any mesh.
 template <class Plan, class Blocks>
 [[gnu::cold]] lean_vector<squares_range> squares_ranges(
     lean_vector<parameter_block> const& parameters, Blocks const& owned, coordinates const& place) {
@@ -230,7 +230,7 @@ template <class Plan, class Decays>
   return out;
 }
 
-/// Updates one block of the parameters of a stage by the optimizer.
+/// Updates one block of the parameters of a stage with the optimizer.
 template <class Job, placement OnBatch, class Rank, class Optimizer>
 void update_parameters(Rank& rank, Optimizer const& optimizer, gradients<Job, OnBatch> of,
                        owned_block const& block,

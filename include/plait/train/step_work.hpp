@@ -19,8 +19,8 @@ namespace plait::execution {
 /// Runs a program of a trainer, such as a step. A program is a list of operations. Some operations
 /// compute, such as `clip` or `update`. The others carry out one transfer (row) of the plan's list
 /// of transfers, such as the all_reduce of a bucket. A program contains no addresses. This class
-/// therefore decides which work an operation enqueues (compute) and which buffer a transfer moves
-/// (transfer), and leaves passes to the stage_executor. For example, `square` computes the sums of
+/// therefore decides which work an operation enqueues (compute()) and which buffer a transfer moves
+/// (transfer()). It leaves passes to the stage_executor. For example, `square` computes the sums of
 /// squares of this rank, the transfer `norm_partials` adds these sums over all ranks, and `clip`
 /// computes the norm from the result.
 ///
@@ -68,7 +68,8 @@ class step_work {
     }
   }
 
-  /// Carries out an operation that computes and is not a pass.
+  /// Carries out an operation of the program that computes. Passes are excluded, because run()
+  /// carries them out.
   void compute(program_operation const& now) const {
     switch (now.what) {
       case operation_kind::scale: return scale();
@@ -86,7 +87,7 @@ class step_work {
       case operation_kind::send:
       case operation_kind::read: return;  // the host does this work; nothing is computed
       case operation_kind::row:
-      case operation_kind::forward:  // a pass
+      case operation_kind::forward:  // passes run in run(), not here
       case operation_kind::recompute:
       case operation_kind::backward:
       case operation_kind::backward_input:
@@ -123,7 +124,7 @@ class step_work {
         case transfer_place::ties:
         case transfer_place::gradients: return transfers.run(now, of_.store.gradients());
         case transfer_place::consistency:
-        case transfer_place::forward:  // within the layers of a pass
+        case transfer_place::forward:  // these transfers run within the layers of a pass
         case transfer_place::recompute:
         case transfer_place::backward:
         case transfer_place::measures:
@@ -178,10 +179,11 @@ class step_work {
       queue().fill(0.0, of_.sums.loss(), of_.sums.losses);
   }
 
-  /// Adds the gradients of tied uses to a bucket, and clears the bucket's padding. If the ranks
-  /// reduce the bucket after each microbatch, as under `zero<2>`, the bucket is in a staging buffer
-  /// that several buckets share, and the gaps between its parameters contain numbers of other
-  /// buckets. The gradients of tied uses are added only after the last microbatch.
+  /// Adds the gradients of tied uses to a bucket, and sets the gradients of the bucket's padding to
+  /// 0. If the ranks reduce the bucket after each microbatch, as under `zero<2>`, the bucket is in
+  /// a staging buffer that several buckets share. The gaps between the parameters of the bucket
+  /// then contain numbers of other buckets. The gradients of tied uses are added only after the
+  /// last microbatch.
   void add(program_operation const& now) const {
     auto const& layout = of_.store.layout();
     auto const& whole = layout.buckets[std::size_t(now.bucket)];

@@ -111,8 +111,8 @@ class trainer_on {
     caught_signal::ends_waits here(of_.options.stop != nullptr);
     auto work = of_.begin(batch, trainer_program::whole_step);
     auto& program = of_.passes.program(trainer_program::whole_step);
-    // All three conditions are the same on all ranks. They must be, because a recorded collective
-    // must not meet an unrecorded collective.
+    // All three conditions have the same value on all ranks. This is necessary, because a recorded
+    // collective on one rank must not meet an unrecorded collective on another rank.
     if (of_.options.replay && batch.description != nullptr && batch.missing_samples == 0)
       of_.rank.device().replay(of_.passes.recorded(batch.description->number),
                                [&] { work.run(program); });
@@ -142,9 +142,9 @@ class trainer_on {
   }
 
   /// Calls work(), for example to write a log, on this rank. If work() throws, all ranks end with
-  /// work_failed after the next step. With several ranks this needs `trainer_options::stop` or an
-  /// elastic job, because otherwise ranks do not vote. Otherwise this call throws the exception at
-  /// once, on this rank alone.
+  /// work_failed after the next step. If there are several ranks, this requires
+  /// `trainer_options::stop` or an elastic job, because ranks vote only then. Without votes, this
+  /// call throws the exception at once, on this rank alone.
   template <class Work>
   void between_steps(Work&& work) {
     of_.side_work.run(std::forward<Work>(work),
@@ -170,7 +170,8 @@ class trainer_on {
     return of_.read_report();
   }
 
-  /// Returns the loss of a global batch, without dropout and without computing gradients.
+  /// Returns the loss of a global batch. The forward runs without dropout, and no gradients are
+  /// computed.
   double evaluate(given_batch batch) {
     auto const mine = of_.calls();
     return report_of<terms>(of_.evaluate(batch), of_.held.step).loss;

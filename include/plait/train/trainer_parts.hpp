@@ -76,13 +76,13 @@ class trainer_parts {
   using generation_type =
       trainer_generation<Rank, numbers, std::conditional_t<plan::is_elastic, elements, void>>;
 
-  std::uint64_t number_;  ///< the number of this trainer, by which ranks recognise its calls
+  std::uint64_t number_;  ///< the number of this trainer, which identifies its calls on all ranks
   generation_type generation_;
   signal_votes signals_;
   buffers<Job, averages<elements, Rank>> followed_{averaged};
 
  public:
-  /// Makes the parts, without communication.
+  /// Makes the parts of a trainer. The constructor does not communicate.
   [[gnu::cold]] trainer_parts(Rank& on, Optimizer with, trainer_options const& chosen)
       : number_(in_mesh(on, plan::grid).next_trainer()),
         generation_(on, facts_of_plan<plan>, kind_of_state<Job, numbers>()),

@@ -29,8 +29,8 @@ enum class trainer_program : int {
   whole_step,
   only_gradients,
   only_loss,
-  measured_loss,  ///< the loss, and the outputs that measures need
-  only_forward,   ///< forwards of an evaluation, without counting labels
+  measured_loss,  ///< computes the loss, and the outputs that measures need
+  only_forward,   ///< runs the forwards of an evaluation, without counting labels
   outputs_of_rank,
   outputs_of_all
 };
@@ -66,7 +66,7 @@ class trainer_passes {
   trainer_passes(trainer_passes const&) = delete;
   trainer_passes& operator=(trainer_passes const&) = delete;
 
-  /// Returns the bytes of the arena.
+  /// Returns the number of bytes of the arena of activations.
   [[nodiscard]] std::size_t bytes() const { return activations_.size(); }
   /// Returns the step that the device has recorded for replay on batches of `source`. The recording
   /// is empty if the last recorded step used batches of another source.
@@ -175,7 +175,7 @@ class trainer_passes {
   program_shape step_;
   typename Rank::device_type::arena activations_{};
   passes_of_shape training_{}, evaluation_{};
-  std::optional<bool> last_run_{};  // true if the training passes were the last to run
+  std::optional<bool> last_run_{};  // true if training passes have run last
   typename Rank::device_type::graph recorded_{};
   std::uint64_t recorded_source_ = 0;
 };

@@ -181,16 +181,16 @@ class trainer_state final : public saved_state {
  private:
   static constexpr auto states = std::size_t(decltype(Parts::rule)::states);
 
-  /// Lists the ranges of the arena that this rank saves, with their offsets in the copy that copy()
-  /// makes. The rank saves the elements that it owns, or its share of elements that all ranks of
-  /// the batch axes own.
+  /// Stores in `shares_` the ranges of the arena that this rank saves, with their offsets in the
+  /// copy that copy() makes. A rank saves the elements that it owns; if all ranks of the batch axes
+  /// own the same elements, it saves its share of these elements.
   [[gnu::cold]] void share_out() {
     auto const& layout = of_.store.layout();
     auto const add = [&](element_range const& range) {
       if (range.count > 0) shares_.push_back({range, count()});
     };
-    // Different forms cut parameters in different ways, so is_saved_here() decides for each
-    // parameter.
+    // The placement `cut` represents the cuts of all forms here, because each parameter may be cut
+    // in a different way. For a single parameter, is_saved_here() decides.
     constexpr auto cut = shard<dim::features>;
     auto const saved = saved_placements(cut);
     auto const& place = of_.rank.coordinates();
@@ -268,7 +268,7 @@ class trainer_state final : public saved_state {
       of_.rank.device().upload(values.data(), data_of(kind, block),
                                values.size() * sizeof(element));
       of_.rank.device().synchronize();
-      if (kind > states)  // the source has no average, so the average is set to the parameter
+      if (kind > states)  // averages that the source lacks are set to the parameters
         for (auto const& parameter : of_.store.local())
           if (auto const common = overlap(block.elements, parameter);
               common.count > 0 &&

@@ -92,8 +92,8 @@ template <class Memory>
        "program"});
 }
 
-/// Returns the smallest vocabulary among the layers that take tokens, because all of these layers
-/// get the tokens of the batch. Returns 0 if no layer has a vocabulary.
+/// Returns the smallest vocabulary of all layers that take tokens; 0 if no layer has a vocabulary.
+/// The smallest one is the limit, because each of these layers gets the tokens of the batch.
 template <class Tree>
 constexpr std::size_t least_vocabulary(Tree const& tree) {
   std::size_t least = 0;
@@ -137,6 +137,8 @@ std::ptrdiff_t find_bad_token(device_batch<Memory> const& batch, std::size_t voc
   return static_cast<std::ptrdiff_t>(at);
 }
 
+/// Checks that the tokens of a batch are in [0, Vocabulary).
+///
 /// Errors: input_error for a token outside [0, Vocabulary), with a message that begins with
 ///         trainer(). If Vocabulary is 0, nothing is checked.
 template <std::size_t Vocabulary, class Memory, class Trainer>

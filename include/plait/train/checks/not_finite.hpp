@@ -16,7 +16,8 @@ namespace plait::execution {
 /// get the same message.
 ///
 /// `layers`: the names of all layers; `of`: the report of the step; `last`: the report of the
-/// previous step, if there was one; `mine`: the result of the search for a layer on this rank.
+/// previous step, if there was one; `mine`: the first layer whose output is not finite, if this
+/// rank has found one.
 ///
 /// Moves: one call of number_gather::of_all.
 [[gnu::cold]] std::string not_finite_text(number_gather const& gather,

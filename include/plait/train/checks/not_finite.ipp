@@ -52,7 +52,7 @@ PLAIT_DECL std::string not_finite_text(number_gather const& gather,
     auto name = name_of_copy(layers[first[leaf]], static_cast<int>(first[copy]));
     if (name.ends_with('.')) name.pop_back();
     if (name.empty())
-      name.push_back('0');  // a model that is a single layer gives this layer no name
+      name.push_back('0');  // if the model is a single layer, this layer has no name
     out += concat({"the first layer whose output is not finite is '", name, "', in microbatch ",
                    first[microbatch], " on rank ", first_rank});
   } else {

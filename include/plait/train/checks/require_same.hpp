@@ -10,8 +10,8 @@
 
 namespace plait::execution {
 
-/// Returns the first rank that an earlier generation has accepted; -1 if earlier generations have
-/// accepted all ranks, or none.
+/// Returns the first of the ranks that an earlier generation has accepted. Returns -1 if all ranks
+/// have been accepted, or no rank.
 [[nodiscard]] [[gnu::cold]] int reference_rank(generation const& now);
 
 /// Refuses ranks that join an elastic job and differ from the ranks that have already trained the
@@ -19,9 +19,9 @@ namespace plait::execution {
 /// trained. So the accepted ranks are the reference: if 7 ranks have trained with seed 1 and a
 /// joining rank has seed 2, the joining rank ends and the 7 ranks continue. `wrong(rank,
 /// reference)` returns a sentence about the difference between a rank and the reference, or "" if
-/// there is none. The function returns without refusing a rank if the job is not elastic (`now` is
+/// there is none. The function refuses no rank and returns if the job is not elastic (`now` is
 /// null), if all ranks or none have trained the job, or if accepted ranks differ among themselves.
-/// In these cases a difference is an error on all ranks, which the caller throws.
+/// In these cases the caller throws the same error on all ranks.
 ///
 /// Errors: refused_rank on the refused ranks, and generation_ended on the others.
 [[gnu::cold]] void refuse_joining_ranks(generation* now,
@@ -34,9 +34,9 @@ struct rank_difference {
 };
 
 /// Checks that named values are equal on all ranks. `differ(rank, other)` compares the values of
-/// two ranks. All ranks know the values of all ranks, so it returns the same difference on all of
-/// them. A message begins with `subject` and ends with `advice`: "trainer 1: the ranks differ in
-/// seed: 0 on rank 0, 5 on rank 2; ...". All checks that values are equal on all ranks use this
+/// two ranks. All ranks know the values of all ranks, so `differ` returns the same difference on
+/// each rank. A message begins with `subject` and ends with `advice`: "trainer 1: the ranks differ
+/// in seed: 0 on rank 0, 5 on rank 2; ...". All checks that values are equal on all ranks use this
 /// function.
 ///
 /// Errors: input_error with the first difference from rank 0, on all ranks. If only ranks that join

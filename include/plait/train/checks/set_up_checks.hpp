@@ -70,7 +70,8 @@ template <class Optimizer>
 [[gnu::cold]] void check_groups(std::vector<parameter_group> const& groups,
                                 lean_vector<model_parameter> const& parameters);
 
-/// \see rate_at
+/// Returns the factor of the learning rate at a step, as the options define it; see the other
+/// rate_at.
 inline double rate_at(trainer_options const& options, std::int64_t step) {
   return rate_at(options.rate, step, options.rate_above_1);
 }
@@ -108,7 +109,7 @@ template <class Optimizer>
   return out;
 }
 
-/// Returns a number that changes if any of the factors changes.
+/// Returns a hash of the factors of all parameters.
 [[gnu::cold]] std::uint64_t hash_of(lean_vector<named_factors> const& all);
 
 /// Checks that all ranks pass the same text `mine`. Only the first `compared_fields` * 8 bytes are

@@ -40,7 +40,7 @@ class averages : public step_hook {
     memory_ = store.allocate(decay == 0 ? 0 : store.owned_count() * sizeof(element));
   }
 
-  /// Returns the bytes of the arena.
+  /// Returns the number of bytes of the arena of averages.
   [[nodiscard]] std::size_t bytes() const { return memory_.size(); }
 
   [[nodiscard]] store_type const& store() const { return store_; }
@@ -82,7 +82,7 @@ class averages : public step_hook {
     int exceptions_ = std::uncaught_exceptions();
   };
 
-  /// Returns an object; while it exists, the averages are in the place of the parameters.
+  /// Puts the averages into the place of the parameters, until the returned object is destroyed.
   ///
   /// Errors: error if the trainer has no averages, or if the averages are already in the place of
   ///         the parameters.
@@ -123,7 +123,9 @@ class averages : public step_hook {
   Rank& rank_;
   plan_facts const& plan_;
   store_type const& store_;
-  // Every level of zero keeps the region over_tensor whole.
+  // True if layers see parameters that this rank does not own. keeps_blocks() is part of the
+  // condition, because every level of `zero` keeps region over_tensor whole on each rank, even if
+  // the ranks keep only blocks of the other region.
   bool const layers_see_more_ =
       plan_.numbers.rules.owned != plan_.numbers.rules.kept || plan_.numbers.rules.keeps_blocks();
   double decay_;

@@ -8,8 +8,8 @@
 
 namespace plait::execution {
 
-/// A function that ends the job after the last completed step and does not return. `signal` is the
-/// signal that is the reason; 0 if the generation of an elastic job ends the job.
+/// A function that ends the job after the last completed step and does not return. `signal`: the
+/// signal because of which the job ends; 0 if the generation of an elastic job ends the job.
 using end_of_job = function_reference<void(int signal)>;
 
 /// The votes of all ranks in a completed step, and the objects with which a hook can react to the
@@ -56,7 +56,8 @@ struct step_hook {
   void after_step() const {}
   /// Called between two steps if a rank has voted for an end.
   void between_steps(counted_votes&) const {}
-  /// Called at the end of the job, by end_of_job; the last hook throws.
+  /// Called at the end of the job, by end_of_job. The last hook of the list throws the exception
+  /// that ends the job.
   void at_end([[maybe_unused]] int signal, [[maybe_unused]] step_report const& last) const {}
 };
 

@@ -70,8 +70,8 @@ class trainer_generation : public step_hook {
     auto* const now = get();
     return now == nullptr ? 0 : now->stop_votes();
   }
-  /// Waits until the device has done all work in front of the transfer, and then marks the reduced
-  /// gradients of the step as complete.
+  /// Waits until the device has done all work that precedes the last transfer, and then marks the
+  /// reduced gradients of the step as complete.
   void before_last_transfer() const {
     if (get() != nullptr) rank_.device().synchronize();
     held_->is_ready = true;

@@ -20,7 +20,8 @@ namespace plait {
 /// Marks a type as a measure: `using concept_tag = plait::measure_tag;`.
 struct measure_tag {};
 
-/// The totals over all samples that an evaluation adds up in addition to the sums of the measures.
+/// The totals over all samples of an evaluation, which it computes in addition to the sums of the
+/// measures.
 struct evaluation_totals {
   double loss = 0;    ///< the weighted mean over all targets that are not ignored
   double labels = 0;  ///< the number of targets that are not ignored, or the sum of their weights
@@ -84,8 +85,8 @@ struct perplexity {
 };
 
 /// The share of rows for which the output of the right class is among the `Most` greatest outputs;
-/// the model has more outputs than `Most`. Among equal outputs the first is ranked highest. An
-/// output that is NaN is ranked above the output of the right class.
+/// the model has more outputs than `Most`. Of several equal outputs, the first is ranked highest.
+/// An output that is NaN is ranked above the output of the right class.
 template <std::size_t Most>
 struct top {
   static_assert(Most > 0,

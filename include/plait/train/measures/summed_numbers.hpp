@@ -15,10 +15,10 @@ namespace plait::execution {
 /// The numbers of a step that are sums over samples: the counts and the losses of the terms. In
 /// most plans these numbers are in step_scalars, and an all_reduce adds up the ranks' numbers. In a
 /// reproducible plan, for example with 8 slices, the order of additions must not depend on the
-/// number of ranks. So this class keeps a list with the numbers of each slice: a rank fills in the
-/// numbers of its own slices and zeros for the others, an all_reduce brings the whole list to all
-/// ranks, and each rank adds up the list along the tree of slices. The number by which ranks agree
-/// to stop follows the losses in memory, so one all_reduce sums both.
+/// number of ranks. This class therefore keeps a list with the numbers of each slice: a rank fills
+/// in the numbers of its own slices and zeros for the others, an all_reduce brings the whole list
+/// to all ranks, and each rank adds up the list along the tree of slices. The number by which ranks
+/// agree to stop follows the losses in memory, so one all_reduce sums both.
 ///
 /// `Terms`: loss_terms of the plan.
 /// Threads: used by the one thread that runs the rank.
@@ -70,9 +70,11 @@ class summed_numbers {
     else return list_ + listed;
   }
   /// The distance in memory, in numbers, from the losses of one microbatch to the losses of the
-  /// next microbatch. It is 0 without slices, because all microbatches then share the same losses.
+  /// next microbatch. If the plan has no slices, the distance is 0, because all microbatches share
+  /// the same losses.
   static constexpr int loss_stride = slices == 0 ? 0 : int(terms);
-  /// The number of losses: one for each term, and with slices for each term of each slice.
+  /// The number of losses: one for each term or, if the plan has slices, one for each term of each
+  /// slice.
   static constexpr std::size_t losses = slices == 0 ? terms : listed;
 
   /// Adds up the counts of all slices, or the losses of all slices, after the ranks have summed up

@@ -26,8 +26,8 @@ class falling_rate {
  protected:
   falling_rate(std::string const& name, std::int64_t total, double final_fraction);
   [[nodiscard]] double final_fraction() const { return final_; }
-  /// Returns the fraction, from 0 to 1, of the fall that is completed at step `at`, if the fall
-  /// begins at step `first`.
+  /// Returns the part of the fall that is completed at step `at`, as a fraction from 0 to 1.
+  /// `first`: the step at which the fall begins.
   [[nodiscard]] double done(std::int64_t at, std::int64_t first) const {
     return std::min(1.0, static_cast<double>(at - first) / static_cast<double>(total_ - first));
   }
@@ -59,6 +59,8 @@ struct constant {
 /// Source: PyTorch's CosineAnnealingLR, which, unlike this class, rises again after step `total`.
 class cosine : public detail::falling_rate {
  public:
+  /// Makes the schedule.
+  ///
   /// Errors: input_error if `total` is below 1 or `final_fraction` negative or not finite.
   explicit cosine(std::int64_t total, double final_fraction = 0.1)
       : falling_rate("rates::cosine", total, final_fraction) {}
@@ -71,6 +73,8 @@ class cosine : public detail::falling_rate {
 /// Source: PyTorch's LinearLR with start_factor = 1.
 class linear : public detail::falling_rate {
  public:
+  /// Makes the schedule.
+  ///
   /// Errors: the errors of cosine.
   explicit linear(std::int64_t total, double final_fraction = 0)
       : falling_rate("rates::linear", total, final_fraction) {}
@@ -86,6 +90,8 @@ class linear : public detail::falling_rate {
 /// Source: PyTorch's StepLR.
 class step {
  public:
+  /// Makes the schedule.
+  ///
   /// Errors: input_error if `every` is below 1 or `factor` negative or not finite.
   explicit step(std::int64_t every, double factor = 0.1);
   double operator()(std::int64_t at) const {
@@ -106,6 +112,8 @@ class step {
 /// "Super-convergence", 2018.
 class one_cycle {
  public:
+  /// Makes the schedule.
+  ///
   /// Errors: input_error if `total` is below 1, `rise` not from 0 to 1, or a divisor not positive.
   explicit one_cycle(std::int64_t total, double rise = 0.3, double initial_divisor = 25,
                      double final_divisor = 1e4);
@@ -129,6 +137,8 @@ template <class Then = constant>
   requires std::is_invocable_r_v<double, Then const&, std::int64_t>
 class warm_up {
  public:
+  /// Makes a schedule that rises for `steps` steps and then follows `then`.
+  ///
   /// Errors: input_error if `steps` is negative, or if the total of `then` is not greater than
   ///         `steps`.
   explicit warm_up(std::int64_t steps, Then then = {}) : steps_(steps), then_(std::move(then)) {

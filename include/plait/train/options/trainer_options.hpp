@@ -34,23 +34,24 @@ struct trainer_options {
   /// factor must depend only on the step and be equal on all ranks, which compare it at steps 0, 1,
   /// 2, 4, ... 2^20.
   std::function<double(std::int64_t)> rate{};
-  /// Allows factors above 1. Otherwise a factor above 1 is an error, because such a factor is
-  /// usually an absolute learning rate by mistake.
+  /// If true, factors above 1 are allowed. Otherwise a factor above 1 is an error, because a
+  /// program that returns such a factor has usually mistaken the factor for the learning rate
+  /// itself.
   bool rate_above_1 = false;
-  /// Groups of parameters with other learning rates or weight decay, by name. The first group that
-  /// matches a parameter sets the factors of the parameter; parameters that no group matches have
-  /// factors of 1. A group that matches no parameter of the model, or only parameters of earlier
-  /// groups, is an error.
+  /// Groups of parameters that have learning rates or weight decay of their own. Patterns of names
+  /// select the parameters of a group. The first group that matches a parameter sets the factors of
+  /// the parameter; parameters that no group matches have factors of 1. A group that matches no
+  /// parameter of the model, or only parameters of earlier groups, is an error.
   std::vector<parameter_group> groups{};
   /// Keeps exponential moving averages of the weights, for `trainer_on::with_ema`: after each
   /// update average = `average` * average + (1 - `average`) * weight. 0 keeps none, 0.999 is usual.
   double average = 0;
-  /// Lets the device record the first step and replay it in later steps, if the device can (CUDA
-  /// graphs).
+  /// If true, a device that can record work (CUDA graphs) records the first step and replays the
+  /// recording in later steps.
   bool replay = false;
   /// The way to deal with a step that is not finite. With `skip` each step computes the norm of the
-  /// gradients, as with `clip`; for estimates, set `gradient_norm` in a workload. The host waits no
-  /// longer because of this.
+  /// gradients, as with `clip`; to include this in an estimate of a plan, set `gradient_norm` in
+  /// the workload. The host does not wait longer because of this check.
   not_finite on_not_finite = not_finite::stop;
   /// The guard that ends the job after the step in which a signal arrives at one of its processes,
   /// see `trainer_on::on_stop`; null: signals have their usual effect. The guard outlives the

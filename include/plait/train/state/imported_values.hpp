@@ -19,11 +19,11 @@
 
 namespace plait::execution {
 
-/// The hash of the values that a rank has imported for a parameter.
+/// The name of a parameter, and a hash of the values that a rank has imported for it.
 struct imported_values {
   static constexpr std::uint64_t absent = 0;  ///< the rank has no such parameter
   static constexpr std::uint64_t kept =
-      1;  ///< the source has returned false, so the parameter stays unchanged
+      1;  ///< the parameter stays unchanged, because the source has returned false
 
   /// The part of a parameter that a rank imports: all of it, or the block that the rank holds.
   enum extent { whole, blocks };

@@ -263,7 +263,8 @@ parameter_store<Elements, Rank>::parameter_store(Rank& rank, plan_facts const& p
 template <class Elements, class Rank>
 void parameter_store<Elements, Rank>::start(std::uint64_t seed) {
   clear();
-  // The number of processors for each rank, if all ranks of the job run on this machine.
+  // The number of threads for each rank: the processors of this machine are divided among all ranks
+  // of the job, because all of them may run on this machine.
   std::size_t const threads =
       std::max(1u, std::thread::hardware_concurrency() / static_cast<unsigned>(rank_.world_size()));
   std::vector<parameter_element> block;

@@ -181,7 +181,7 @@ template <class Elements, class Rank, class Numbers>
                transfers.run(row, reinterpret_cast<typename Elements::element*>(to));
              else transfers.run(row, reinterpret_cast<typename Elements::parameter_element*>(to));
            });
-  // Waits, because the state may be marked as whole only after all of it has arrived.
+  // The rank waits here, because the state may be marked as whole only after all of it has arrived.
   rank.device().synchronize();
   held.step = step;
   held.is_whole = true;
