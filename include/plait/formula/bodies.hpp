@@ -71,8 +71,7 @@ struct formula_bodies {
     return table.at[dx].kind == node_kind::product && !memory.is_completed[dx] &&
            memory.stored_in[dx] == storage::input_gradient;
   }
-  /// True if forward and backward_input each end with one matrix product whose result no other node
-  /// reads or changes, so that the product can apply an epilogue to its result.
+  /// True if forward and backward_input each end with a product whose result no other node reads.
   static constexpr bool takes_epilogue =
       table.loss_term < 0 && table.input_count == 1 &&
       table.at[table.output].kind == node_kind::product && !memory.keeps_output &&
@@ -96,8 +95,7 @@ struct formula_bodies {
     if constexpr (table.at[I].kind == node_kind::attention)
       ops.prepare_attention(groups_of<I>{}, query_key_value<I>(l));
   }
-  /// Returns the node that body `Which` runs at position `place` of its order, counted from 0. A
-  /// product that writes l.dx runs last.
+  /// Returns the node that a body runs at position `place`. A product that writes l.dx runs last.
   template <body Which>
   static constexpr int order(int place) {
     int const dx = table.input_count == 1 ? table.gradient[table.inputs[0]] : -1;
@@ -159,9 +157,8 @@ struct formula_bodies {
       return l.scratch[slot_of<facts, memory.scratch.value[memory.slot[value]]>{}];
     }
   }
-  /// Returns the view of an operand of an operation whose result is a view of type `Made`. If
-  /// `given` is whole, its placement is chosen so that it fits a result that is cut as well as a
-  /// result that is whole: the operand has no gradient, so the choice changes no sum.
+  /// Returns the view of an operand without a gradient, for an operation whose result is a `Made`.
+  /// A whole operand gets the placement that fits `Made`, which may be cut or whole.
   template <class Made, class Given>
   static auto beside(Given const& given, std::size_t columns) {
     if constexpr (requires { requires ext::is_shard(Given::at); }) {
@@ -203,9 +200,8 @@ struct formula_bodies {
             ...);
   }
   static constexpr bool is_summand(placement at) { return ext::is_shard(at) || at == partial; }
-  /// Returns operand K of a node. A sum that the ranks all-reduce within the layer, or its
-  /// gradient, is equal on all ranks. If the node also has blocks or summands, the view of such a
-  /// sum gets the placement replicate.
+  /// Returns operand K of a node. A sum that ranks all-reduce within the layer, and its gradient,
+  /// are equal on all ranks; their views are replicate if the node also has blocks or summands.
   template <int I, std::size_t K>
   static auto operand_of(auto const& l) {
     auto const x = view_of<table.at[I].operands[K]>(l);
@@ -231,8 +227,7 @@ struct formula_bodies {
       if (each) return true;
     return false;
   }();
-  /// Returns the view that a node writes. The view is partial if the ranks add up their summands
-  /// after the node.
+  /// Returns the view that a node writes, which is partial if the ranks all-reduce it afterwards.
   template <int I>
   static auto result_of(auto const& l) {
     auto const y = view_of<I>(l);
@@ -275,8 +270,7 @@ struct formula_bodies {
     else if constexpr (kind != node_kind::result && kind != node_kind::reshape)
       make_by_kernel<I>(ops, l, std::make_index_sequence<std::size_t(table.at[I].count)>{});
   }
-  /// Issues a node that runs a kernel of formula/kernels.hpp. The kernel gets its operands either
-  /// as they are stored or as matrices with one row for each head.
+  /// Issues a node whose kernel reads operands as they are stored, or with one row for each head.
   template <int I, std::size_t... K>
   static void make_by_kernel(auto& ops, auto const& l, std::index_sequence<K...>) {
     constexpr node n = table.at[I];
@@ -426,8 +420,7 @@ struct formula_bodies {
     else if constexpr (is_added<I>()) ops.accumulate_matmul(x, w, y);
     else ops.matmul(x, w, y);
   }
-  /// Returns true if the only reader of a node is a sum of gradients and the node adds its result
-  /// to this sum directly, without storing the result.
+  /// Returns true if a node adds its result to its only reader, a sum, instead of storing it.
   template <int I>
   static constexpr bool is_added() {
     for (int i = I + 1; i < table.size; ++i)
@@ -500,8 +493,7 @@ struct formula_bodies {
     constexpr bool is_added = memory.is_added_in_place(b, I);
     if constexpr (!is_added) make_sum_of<I>(ops, view_of<a>(l), view_of<b>(l), result_of<I>(l));
   }
-  /// Writes a + b to `sum`. The element types of the two values may differ from the type of the
-  /// sum.
+  /// Writes a + b to `sum`. The element types of a, b and `sum` may differ.
   template <int I>
   static void make_sum_of(auto& ops, auto a, auto b, auto sum) {
     if constexpr (is_same_element<decltype(a), decltype(sum)> &&
@@ -558,8 +550,7 @@ struct formula_bodies {
       ops.average_pool_backward(in, a, y);
     }
   }
-  // Lookups have their own `ops` function, because the number of rows that are looked up depends on
-  // the rank.
+  // A lookup has its own `ops` function, because its number of rows depends on the rank.
   template <int I, std::size_t... K, std::size_t... R>
   static void run_row(auto& ops, auto const& l, operation::gather_rows, std::index_sequence<K...>,
                       std::index_sequence<R...>, std::tuple<>) {
@@ -582,9 +573,7 @@ struct formula_bodies {
     ops.run(row, rows_of_call<I, table.at[I].operands[K]>(operand_of<I, K>(l))...,
             rows_of_call<I, I + int(R)>(result_of<I + int(R)>(l))..., Numbers::value...);
   }
-  /// Returns the view of an operand or result of a call. If the call has operands with heads, the
-  /// view is a matrix with one row for each head, so that a norm of [heads, width] is calculated
-  /// for each head.
+  /// Returns the view of a value of a call. A call on values with heads has one row for each head.
   template <int Call, int Value>
   static auto rows_of_call(auto const& all) {
     if constexpr (is_factored_call(Call) && table.at[Value].is_activation())
@@ -597,8 +586,7 @@ struct formula_bodies {
     return false;
   }
 
-  /// Copies the gradient of input K to l.dx if it is stored elsewhere, because another value has
-  /// the same gradient.
+  /// Copies the gradient of input K to l.dx if another value has the same gradient.
   template <int K>
   static void copy_gradient(auto& ops, auto const& l) {
     constexpr int dx = table.gradient[table.inputs[K]];
