@@ -70,7 +70,8 @@ struct checkpoint_options {
   /// The folder of the checkpoints. All ranks must see this folder; it is made if it does not
   /// exist.
   std::filesystem::path folder{};
-  /// The number of steps from one checkpoint to the next. With 0, only `save` makes checkpoints.
+  /// The number of steps from one checkpoint to the next. If it is 0, only `save` makes
+  /// checkpoints.
   std::int64_t every = 0;
   /// The number of checkpoints that are kept. Older checkpoints are removed when a newer checkpoint
   /// is complete.

@@ -130,8 +130,8 @@ class checkpoints {
   ///
   /// Errors: input_error for more than 16 MiB.
   void set_extra(std::vector<std::byte> extra);
-  /// The program's own data, as last set by set_extra, by the checkpoint from which the run was
-  /// resumed, or by checkpoint_options.
+  /// The program's own data: the value that was set last, with set_extra(), with
+  /// checkpoint_options::extra, or with the checkpoint from which the run was resumed.
   [[nodiscard]] std::vector<std::byte> const& extra() const { return extra_; }
 
  private:

@@ -98,8 +98,8 @@ PLAIT_DECL bool checkpoints::after_evaluation(double value) {
 }
 
 PLAIT_DECL void checkpoints::finish() {
-  // All ranks exchange their state in each iteration, so that a rank that has finished learns of
-  // the others at most one iteration later.
+  // All ranks exchange their state in each iteration, so that a rank that has finished learns at
+  // most one iteration later that the other ranks have finished.
   while (saving_) {
     proceed();
     if (saving_) std::this_thread::sleep_for(std::chrono::milliseconds(5));

@@ -19,12 +19,12 @@
 namespace plait {
 
 /// Maps the names of a model's parameters to the names of tensors in a file. All members are
-/// patterns, as in `parameter_group`: a star stands for any text, even an empty text.
+/// patterns, as in `parameter_group`: a star matches any text, even an empty text.
 struct weight_names {
   /// Pairs of a pattern for names in the model and the pattern of the names in the file that
   /// replaces it: `{{"body.*", "transformer.*"}}` maps body.0.weight to transformer.0.weight. The
-  /// first star of the pattern and the first star of the replacement stand for the same text, and
-  /// so on. The first pair that matches a name is used.
+  /// first star of the replacement becomes the text that the first star of the pattern has matched,
+  /// and so on. The first pair that matches a name is used.
   std::vector<std::pair<std::string, std::string>> names{};
   /// Patterns for the names of parameters that the file may lack, such as `{"head.*"}`. A missing
   /// parameter keeps its values.
@@ -86,7 +86,7 @@ class weights_source final : public state_source {
 
 }  // namespace detail
 
-/// Replaces the parameters in a trainer's state by the weights of a file or folder. Programs that
+/// Replaces the parameters in a trainer's state with the weights of a file or folder. Programs that
 /// hold trainers of several types can call this function with `trainer.state()`.
 template <class Source>
 [[gnu::cold]] void load_weights(saved_state& state, Source&& source,
@@ -126,9 +126,9 @@ template <class Source>
   state.import_parameters(from);
 }
 
-/// Replaces a trainer's parameters by the weights of a file or folder; the step number stays. For
-/// each replaced parameter, the optimizer's states and the average (EMA) are reset. Use this
-/// function to fine-tune the weights of any plan or program:
+/// Replaces a trainer's parameters with the weights of a file or folder. The number of the step
+/// does not change. For each replaced parameter, the optimizer's states and the average (EMA) are
+/// reset. Use this function to fine-tune the weights of any plan or program:
 ///
 ///     plait::load_weights(trainer, plait::weights_folder("run/step-00001000"),
 ///                         {.missing = {"head.*"}, .extra = {"lm_head.*"}});

@@ -56,9 +56,8 @@ struct checkpoint_manifest {
       blocks{};  ///< the blocks of all tensors; the blocks of a tensor cover it exactly once
   /// The program's own data, see checkpoint_options::extra.
   std::vector<std::byte> extra{};
-  /// The number of updates that a parameter's optimizer states have had, by the name of the
-  /// parameter. Only numbers that differ from `step` are stored; they occur after a reset or a
-  /// skipped update.
+  /// Pairs of the name of a parameter and the number of updates that its optimizer states have had.
+  /// Only numbers that differ from `step` are stored; they occur after a reset or a skipped update.
   std::vector<std::pair<std::string, std::int64_t>> ages{};
 
   bool operator==(checkpoint_manifest const&) const = default;

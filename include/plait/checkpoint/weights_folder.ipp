@@ -148,7 +148,8 @@ PLAIT_DECL ext::checkpoint_manifest weights_folder::manifest_of(std::filesystem:
   auto const index_path = folder / detail::weights_index_file;
   detail::file_name const index_name("index", index_path);
   detail::weights_index index;
-  // A symbolic link without a target counts as an existing index.
+  // If the index is a symbolic link without a target, it is treated as an existing index, so that
+  // reading it fails.
   if (std::error_code problem;
       std::filesystem::exists(std::filesystem::symlink_status(index_path, problem)))
     index = detail::read_weights_index(index_path);

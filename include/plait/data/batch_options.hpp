@@ -15,14 +15,14 @@ struct batch_options {
   std::uint64_t seed = 0;
   sample_order how = sample_order::shuffled;
   last_batch last = last_batch::drop;
-  /// The number of passes through the data set; with 0, the batches never end.
+  /// The number of passes through the data set. If it is 0, the batches never end.
   std::uint64_t epochs = 1;
   /// The number of microbatches of a step, which run one after the other. 0 selects one microbatch
   /// for each pipeline stage. A reproducible<Slices> job accepts only 0, which then selects one
   /// microbatch for each slice of the rank.
   int microbatches = 0;
-  /// The number of steps whose samples are read ahead, while earlier steps are trained. With 0, the
-  /// samples of a step are read when the step begins.
+  /// The number of steps whose samples are read ahead, while earlier steps are trained. If it is 0,
+  /// the samples of a step are read when the step begins.
   int ahead = 0;
   /// The number of threads of each rank that read ahead.
   int readers = 1;

@@ -467,7 +467,7 @@ auto batches(Data&& data, Batch size, Rank& rank, batch_options const& options =
   return batches<void>(std::forward<Data>(data), size, rank, options);
 }
 
-/// Fails to compile, because without a rank all ranks would read the same samples.
+/// Fails to compile, because the argument `rank` is missing: all ranks would read the same samples.
 template <class Data, class Batch>
 auto batches(Data const&, Batch) {
   static_assert(!std::is_same_v<Data, Data>,

@@ -71,8 +71,8 @@ inline constexpr bool has_own_order = [] {
   else return false;
 }();
 
-/// The epoch number that means "no epoch": samples that are evaluated, measured or compared are
-/// read with it, without random changes.
+/// The epoch number that means "no epoch". With this number, samples are read without random
+/// changes, so that they can be evaluated, measured or compared.
 inline constexpr std::int64_t no_epoch = -1;
 
 }  // namespace plait::ext
@@ -128,7 +128,7 @@ inline constexpr bool is_random_data = [] {
   else return detail::gives_inputs_of_epoch<D> || detail::gives_inputs_with_scratch<D>;
 }();
 
-/// The number of random adaptors that were applied to make a data set. With this number, each
+/// The number of random adaptors that were applied to make a data set. From this number, each
 /// adaptor gets its own random stream.
 template <class D>
 inline constexpr int random_adaptors_in = [] {

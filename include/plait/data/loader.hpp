@@ -93,9 +93,9 @@ class loader {
     return weighted_dataset<Data> ? sequence_ : 0;
   }
 
-  /// Returns a hash by which data sets are compared: a hash of the data set's shape and of its
-  /// fingerprint() or, if the data set does not define that, of 64 samples that are spread over the
-  /// data set.
+  /// Returns a hash, so that data sets can be compared. It is computed from the shape of the data
+  /// set and from its fingerprint(). If the data set does not define fingerprint(), 64 samples that
+  /// are spread over the data set are read instead.
   ///
   /// Cost: reads these samples if there is no fingerprint().
   [[nodiscard]] [[gnu::cold]] std::uint64_t fingerprint();

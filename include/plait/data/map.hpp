@@ -36,7 +36,7 @@ consteval void check_map() {
 
 namespace plait::ext {
 
-/// A data set whose inputs are changed by a function: the result of `data | map(f)`.
+/// A data set whose inputs a function has changed: the result of `data | map(f)`.
 template <class Held, class Function>
 class mapped_data : public adapted_data<Held> {
   using base = adapted_data<Held>;
@@ -97,8 +97,8 @@ class mapped_data : public adapted_data<Held> {
 
 namespace plait {
 
-/// Changes inputs by a function that is called with one number at a time, `data |
-/// plait::map([](float x) { return std::log(x); }, "log")`, or by a function that changes all
+/// Changes inputs with a function that is called with one number at a time, `data |
+/// plait::map([](float x) { return std::log(x); }, "log")`, or with a function that changes all
 /// inputs of a sample in place: `data | plait::map([](std::span<float> sample) { ... })`.
 ///
 /// The name represents the function when ranks compare data sets, and in checkpoints. If features

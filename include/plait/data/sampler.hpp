@@ -141,8 +141,8 @@ class sampler {
   }
 
  private:
-  // Permutes the numbers [0, 2^bits_) by a Feistel network: each round is invertible, so the result
-  // is a permutation.
+  // Returns the number to which a permutation of [0, 2^bits_) maps `value`. The permutation is a
+  // Feistel network: each round is invertible, so the result is a permutation.
   [[nodiscard]] constexpr std::uint64_t permuted(std::uint64_t epoch, std::uint64_t value) const {
     int const right_bits = (bits_ + 1) / 2;
     std::uint64_t const right_mask = (std::uint64_t{1} << right_bits) - 1;

@@ -28,7 +28,7 @@ struct split_options {
   sample_order how = sample_order::shuffled;
 };
 
-/// A part of a data set's samples, which is itself a data set: a result of `split_data`.
+/// A data set that consists of a part of the samples of another data set: a result of `split_data`.
 ///
 /// Cost:    no memory per sample; about 200 ns to find a sample's number, when shuffled.
 /// Threads: all members are const and may run at the same time.

@@ -30,9 +30,9 @@
 
 namespace plait {
 
-/// The options of `plait::table`. Options refer to a column by its name in the first row or,
-/// without a header, by its number, counted from "0". If several columns have the same name, refer
-/// to them by position: "#0" is the first column of the file.
+/// The options of `plait::table`. Options refer to a column by its name in the first row. If the
+/// file has no header, they refer to a column by its number, counted from "0". If several columns
+/// have the same name, refer to them by position: "#0" is the first column of the file.
 struct table_options {
   /// The columns whose values a model predicts.
   std::vector<std::string> targets;
@@ -48,7 +48,7 @@ struct table_options {
   /// The value that replaces a missing feature. If this option is not set, a missing feature is an
   /// error.
   std::optional<double> missing{};
-  /// Leaves missing features as nan for `plait::normalize`, which replaces them by their mean in
+  /// If true, missing features stay nan until `plait::normalize` replaces them with their mean in
   /// the training part: `data | plait::normalize::from(train)`.
   bool keep_missing = false;
   /// Words that mark a missing value, such as {"NA", "?"}, in every column; blanks around them are

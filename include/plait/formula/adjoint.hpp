@@ -118,7 +118,8 @@ struct adjoint_writer {
     shared_[value] = made;
     if (g.gradient[value] < 0) g.gradient[value] = made;
   }
-  /// Completes the gradient of a value after all nodes that read the value have been visited.
+  /// Completes the gradient of a value after all nodes that read the value have been visited: adds
+  /// the contribution of add_shared().
   constexpr void finish(int value) {
     if (shared_[value] < 0 || g.gradient[value] == shared_[value]) return;
     node sum = g.like(value, node_kind::add);
@@ -306,8 +307,9 @@ struct adjoint_writer {
     out.read(i), out.read(dy);
     add_to(n.operands[0], g.put(out));
   }
-  /// The gradient with respect to x is a scan from the last position to the first. The gradient
-  /// with respect to a[t] is this gradient times h[t - 1].
+  /// Adds the gradients of a scan. The gradient with respect to x is a scan from the last position
+  /// to the first. The gradient with respect to a[t] is h[t - 1] times the gradient with respect to
+  /// x[t].
   constexpr void scan(int i, node const& n, int dy) {
     int const x = n.operands[n.count - 1];
     node back = g.like(x, node_kind::scan_gradient);

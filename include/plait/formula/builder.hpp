@@ -334,8 +334,8 @@ struct graph_builder {
     out.read(x);
     g.put(out);
   }
-  /// Adds a convolution. Without groups ranks cut the input channels or the output channels; with
-  /// groups they cut both, by whole groups.
+  /// Adds a convolution. If there is one group, ranks cut the input channels or the output
+  /// channels. If there are several groups, ranks cut both kinds of channels, into whole groups.
   constexpr void convolve(int const* operands, int count, window_numbers const& by) {
     int const x = operands[0], w = operands[1];
     if (!takes_windows(x, by)) return;
@@ -447,7 +447,7 @@ struct graph_builder {
     else if (known.of[letter].variable != given.variable) g.unite(known.of[letter], given);
   }
   [[nodiscard]] constexpr dimension column_of(int value) const { return g.at[value].last(); }
-  /// Returns true for an activation; else records the mistake.
+  /// Returns true if the value is an activation; otherwise records the mistake and returns false.
   constexpr bool takes(int value) {
     if (g.at[value].is_tokens) g.fail(mistake::kind::is_tokens);
     else if (!g.at[value].is_per_row()) g.fail(mistake::kind::is_no_activation);
@@ -477,8 +477,8 @@ struct graph_builder {
         g.fail(mistake::kind::kernel, by.kernel, side + 2 * by.padding);
     return !g.has_failed();
   }
-  /// Returns a call of an operation on the windows of x. Its result is an image of `channels`
-  /// channels.
+  /// Returns the node of a call of an operation on the windows of x. The result of the call is an
+  /// image of `channels` channels.
   constexpr node windowed(int x, operation::row const& row, window_numbers const& by,
                           int channels) {
     auto const in = windows_of(g.at[x].image, by);

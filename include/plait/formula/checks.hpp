@@ -311,8 +311,8 @@ inline constexpr bool is_sound_formula = [] {
   return what == mistake::kind::none;
 }();
 
-/// Replaces the layer of a formula that has a mistake, so that the compiler prints no further
-/// errors.
+/// A layer that replaces the layer of a formula with a mistake, so that the compiler prints no
+/// further errors.
 template <class L>
 struct refused_formula {
   using concept_tag = layer_tag;

@@ -23,7 +23,8 @@ struct grown_text {
   }
 };
 
-/// Writes which forms a formula has and why it has no others.
+/// Writes a text that lists the forms of a formula, and the reasons why the formula has no other
+/// forms.
 template <class Facts>
 class form_explainer : expression_writer<grown_text> {
   using base = expression_writer<grown_text>;

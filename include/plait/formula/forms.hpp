@@ -73,9 +73,10 @@ class cut_values {
     return out;
   }
   [[nodiscard]] constexpr bool is_cut(int value) const { return cut_dimension(value) >= 0; }
-  /// Returns the largest number of equal blocks: the greatest common divisor of all lengths that
-  /// are cut, where a length in pieces counts as the length of one piece; 0 for the rows of
-  /// activations. The number of ranks must divide this number.
+  /// Returns the largest number of equal blocks into which the variable can be cut; the number of
+  /// ranks must divide it. It is the greatest common divisor of all lengths that are cut, where a
+  /// length that consists of pieces counts as the length of one piece. If rows of activations are
+  /// cut, it is 0.
   [[nodiscard]] constexpr int units() const {
     int out = 0;
     for (int v = 0; v < g.variables; ++v)
@@ -378,8 +379,8 @@ struct formula_form {
   int units = 0;
 };
 
-/// All forms of a formula. The first has no cut, and each other form cuts one variable; the form
-/// that cuts rows is the last.
+/// All forms of a formula. The first form cuts nothing, and each other form cuts one variable. The
+/// form that cuts rows is the last.
 template <class Graph>
 struct formula_forms {
   static constexpr int most = 16;

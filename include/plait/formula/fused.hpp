@@ -251,7 +251,8 @@ constexpr bool is_linear_map(Graph const& g, int map) {
   return true;
 }
 
-/// The function of a map, for ops.map. Its first argument is a place if the map reads one.
+/// The function of a map, which ops.map calls for each element. If the map reads the places of
+/// elements, the first argument is the place.
 template <class Facts, int Map>
 struct map_value {
   static constexpr bool is_linear = is_linear_map(Facts::table, Map);
@@ -368,7 +369,8 @@ struct column_map {
   static constexpr int most = node::most_factors;
   std::size_t divisor[most]{1, 1, 1}, extent[most]{1, 1, 1}, stride[most]{};
   std::size_t width = 1;  ///< the number of columns of the operand
-  /// The number of the operand's columns that one block of `block` columns of the result reads.
+  /// The number of columns of the operand that are read by `block` consecutive columns of the
+  /// result.
   std::size_t read_block = 1;
   bool is_same = false;  ///< the operand has the same columns as the result
 
@@ -418,7 +420,8 @@ template <class Facts, class Function, int Node, std::size_t... Operand>
 struct function_at_place : std::conditional_t<Function::is_drawn, random_source, no_random_source> {
   static constexpr node n = Facts::table.at[Node];
   static constexpr std::size_t whole_columns = std::size_t(n.width());
-  /// The number of columns that ranks must not separate: all factors except the slowest.
+  /// The number of consecutive columns that must stay on one rank: the product of the lengths of
+  /// all factors except the slowest.
   static constexpr std::size_t block =
       n.factor_count <= 1 ? 1 : std::size_t(n.width() / n.factors[0].extent);
   template <std::size_t K>

@@ -10,13 +10,12 @@
 /// (formula/adjoint.hpp). The code that reads the table uses no types of terms, only loops over an
 /// array.
 ///
-/// Each value is a matrix, as views are. Its columns may be declared as several factors, the
-/// slowest first: [heads, width of a head]. Each dimension belongs to a variable, a set of
-/// dimensions that ranks cut together. An operation unites variables: x w unites the columns of x
-/// with the rows of w. A variable may also consist of several pieces of another variable, side by
-/// side: the columns of one product that makes query, key and value are three pieces of a head
-/// dimension. Ranks may cut one variable, wherever it occurs; formula/forms.hpp tries each
-/// variable.
+/// Like a view, each value is a matrix. Its columns may be declared as several factors, the slowest
+/// first: [heads, width of a head]. Each dimension belongs to a variable, a set of dimensions that
+/// ranks cut together. An operation unites variables: x w unites the columns of x with the rows of
+/// w. A variable may also consist of several pieces of another variable, side by side: the columns
+/// of one product that makes query, key and value are three pieces of a head dimension. Ranks may
+/// cut one variable, wherever it occurs; formula/forms.hpp tries each variable.
 ///
 /// Example: matmul(silu(matmul(x, up)), down) has the nodes x, up, x up, silu, down, silu(x up)
 /// down. The columns of `up`, of the first product and of silu, and the rows of `down` are one

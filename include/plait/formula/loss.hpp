@@ -88,7 +88,8 @@ struct clear_gradient {
   }
 };
 
-/// The number of columns from which the loss L picks one by its target; 0 if it picks none.
+/// The number of columns from which the loss L picks the column that the target of the row names.
+/// If there are several such picks, the smallest number; if there is no pick, 0.
 template <class L>
 inline constexpr std::size_t picked_classes = [] {
   auto const& g = formula_facts<L>::table;
@@ -134,7 +135,7 @@ struct formula_count<L> {
   static auto count(auto targets) -> decltype(L::count(targets)) { return L::count(targets); }
 };
 
-/// Gives a loss the number of its classes. Trainers refuse labels that are not below it.
+/// Gives a loss the number of its classes. Trainers refuse labels that are not below this number.
 template <class L, bool HasClasses>
 struct formula_classes {};
 template <class L>

@@ -97,8 +97,8 @@ struct node {
   dimension rows{};
   dimension factors[most_factors]{};  ///< the factors of the columns, the slowest first
   int factor_count = 0;               ///< 0: a single column
-  image_shape image{};                ///< the image that the columns hold, if any
-  int row_place = 0;  ///< the index of the letter of the rows among the letters of a contraction
+  image_shape image{};  ///< the shape of the image that the columns are, if they are an image
+  int row_place = 0;    ///< the index of the letter of the rows among the letters of a contraction
   int operands[most_operands]{-1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1};
   int count = 0;
   /// The operands of a map's own function, including constant numbers. `operands` lists, without
@@ -181,8 +181,8 @@ constexpr bool holds(char const (&letters)[node::most_dimensions], char letter) 
 }
 
 /// Returns the index of the operand of `of` whose name is `name` without its first `skipped`
-/// characters, or -1. With one character skipped, which must be 'd', the name of the gradient "dx"
-/// finds the operand "x".
+/// characters, or -1. For example, with one character skipped, the name "dx" of a gradient finds
+/// the operand "x". A skipped character must be 'd'.
 constexpr int find_operand(operation::row const& of, operation::operand_name name, int skipped) {
   if (skipped > 0 && name.begin[0] != 'd') return -1;
   int const count = operation::signature::of(of.text).count;

@@ -99,9 +99,9 @@ constexpr bool has_operands(operation::signature const& by, bool const* is_param
     if ((by.operands[k].rows.index == by.operands[0].rows.index) == is_parameter[k]) return false;
   return true;
 }
-/// Returns true if `adjoint`, which declares gradients of `row`, declares the same indices as `row`
-/// for the operands that both have, declares no index whole that `row` does not declare whole, and
-/// adds only to gradients of parameters.
+/// Returns true if `adjoint`, which computes gradients of `row`, fits `row`. Operands that both
+/// have must have the same indices. An index may be whole in `adjoint` only if it is whole in
+/// `row`. The adjoint may add only to gradients of parameters.
 constexpr bool is_like(operation::row const& row, operation::row const& adjoint,
                        bool const* is_parameter) {
   auto const by = operation::signature::of(row.text), of = operation::signature::of(adjoint.text);

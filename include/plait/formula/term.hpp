@@ -128,8 +128,8 @@ struct call {};
 
 /// The place of an element of a result: `at.position` in the sequence, `at.sample` in the global
 /// batch, and at[0], at[1], ..., the indices in the factors of the columns. In columns [heads,
-/// width] at[0] is the head and at[1] the feature. All of them count from 0 in the whole sequence,
-/// batch and row, even if ranks hold blocks.
+/// width] at[0] is the head and at[1] the feature. Even if ranks have blocks, all of these indices
+/// count from 0 in the whole sequence, batch and row.
 struct index_place {
   std::size_t position = 0, sample = 0;
   std::size_t factors[3]{};

@@ -391,8 +391,8 @@ constexpr auto average_pool(X) {
 
 // ---- Operations with rows of their own ---------------------------------------------------------
 
-/// For each token, the row of a table that the token numbers, as torch.nn.functional.embedding
-/// returns it.
+/// For each token, the row of the table whose number is the token, as in
+/// torch.nn.functional.embedding.
 ///
 /// Shapes: table, a parameter (tokens, n); ids, an input of plait::tokens; result (rows, n).
 template <operand Table, operand Ids>
@@ -409,10 +409,10 @@ constexpr auto number_of(Ids) {
   return term<op::map<arithmetic::to_number>, Ids>{};
 }
 
-/// For each row, the element of x in the column that the row's integer numbers.
+/// For each row, the element of x in the column whose number is the row's integer.
 ///
-/// Shapes: x (rows, n); ids, an input of plait::tokens (rows); result (rows, 1). An integer outside
-///         of [0, n) gives 0, and its row has the gradient 0.
+/// Shapes: x (rows, n); ids, an input of plait::tokens (rows); result (rows, 1). If the integer is
+///         outside of [0, n), the result and the gradient of the row are 0.
 template <operand X, operand Ids>
 constexpr auto pick(X, Ids) {
   return term<op::pick, X, Ids>{};

@@ -37,8 +37,8 @@ namespace plait::ext {
 /// Source: torch/distributed/checkpoint/_hf_utils.py (DCP_VERSION 1.0).
 std::map<std::string, std::string> make_sharding_metadata(sharding_info const& info);
 
-/// Reads the metadata that make_sharding_metadata writes; returns nullopt if the file has none. The
-/// caller must check that the file has the tensors that the metadata names.
+/// Reads the metadata that make_sharding_metadata writes. Returns nullopt if the file has no such
+/// metadata. The caller must check that the file has the tensors that the metadata names.
 ///
 /// Errors: input_error that names `path`, for an unknown version and for any other deviation from
 ///         the format.

@@ -26,7 +26,7 @@ inline constexpr bool is_from_output = [] {
 /// `Kept` is input_slot, or y if `Kept` is output_slot. To make your own activation, derive a type
 /// from this type.
 ///
-/// Without a Derivative argument, the derivative is computed from the function
+/// If the argument Derivative is left out, the derivative is computed from the function
 /// (`functions::derivative_of`), whose call operator must then be a template. If the function
 /// computes its derivative from its output, it declares `static constexpr bool from_output = true`
 /// and a member function `slope(y)`; the layer then keeps y and not x.

@@ -29,9 +29,9 @@ struct cross_entropy_options {
 };
 
 /// -log(softmax(logits)[label]), summed over the rows whose label is not ignored and divided by the
-/// number of such rows in the whole global batch. With `.smoothing` s, a row's term is (1 - s)
-/// times this plus s times the mean of -log(softmax(logits)[class]) over all classes. If the batch
-/// has weights, each row is multiplied by its weight.
+/// number of such rows in the whole global batch. If `.smoothing` is s, the term of a row is (1 -
+/// s) times -log(softmax(logits)[label]) plus s times the mean of -log(softmax(logits)[class]) over
+/// all classes. If the batch has weights, each row is multiplied by its weight.
 ///
 /// Shapes: logits (rows, Classes), or padded_to columns, in which the padding has gradient 0;
 ///         labels (rows) in [0, Classes) or ignored.

@@ -54,8 +54,8 @@ struct linear_parameters {
 
 /// y = x w + b, as torch.nn.Linear.
 ///
-/// Shapes: x (rows, In), w (In, Out) or stored as (Out, In), b (Out), y (rows, Out). With
-///         padded_to, the number of outputs is padded_to instead of Out.
+/// Shapes: x (rows, In), w (In, Out) or stored as (Out, In), b (Out), y (rows, Out). If padded_to
+///         is set, the number of outputs is padded_to instead of Out.
 /// Moves:  nothing within the layer. In the column form a rank has the whole input and a block of
 ///         the output. In the row form it has a block of the input and a partial output, to which
 ///         one rank adds b.

@@ -45,7 +45,8 @@ struct joined_scratch<plait::scratch<Slots...>, More...> {
   using type = plait::scratch<Slots..., More...>;
 };
 
-/// Returns the class that a real number represents; ext::ignored_target if it represents none.
+/// Returns the class that a real number represents; ext::ignored_target if the number does not
+/// represent a class.
 template <class T>
 PLAIT_HOST_DEVICE constexpr std::int32_t class_of_number(T number) {
   return number >= 0 && number < T{1 << 24} ? static_cast<std::int32_t>(number)

@@ -28,8 +28,8 @@ enum class rotary_scaling : int {
 struct rotary_options {
   std::size_t base = 10000;
   rotary_scaling scaling = rotary_scaling::none;
-  nano_fraction factor =
-      fraction(1.0);  ///< the factor of the scaling, such as fraction(8.0); 1 without a scaling
+  /// The factor of the scaling, such as fraction(8.0); 1 if there is no scaling.
+  nano_fraction factor = fraction(1.0);
   /// For llama3: an angle is slow if it makes at most low_frequency_factor turns within
   /// original_positions, and fast if it makes at least high_frequency_factor turns.
   nano_fraction low_frequency_factor = fraction(1.0);
@@ -64,8 +64,8 @@ struct rotary_table {
   }
 };
 
-/// Turns each pair of numbers of each head by the angle in the table. The second number of a pair
-/// is stored half a head after the first.
+/// Turns each pair of numbers of each head by its angle at this position, which the table has. The
+/// second number of a pair is stored half a head after the first.
 template <std::size_t HeadWidth>
 struct rotary_turn {
   static constexpr std::size_t block = HeadWidth;

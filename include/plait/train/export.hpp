@@ -60,8 +60,8 @@ void with_stored_placement(parameter_entry const& entry, Body body) {
 }
 
 /// Gathers a whole tensor into the buffer `room` on each tensor rank, from the blocks that the
-/// tensor ranks hold at address `held`. With several tensor ranks, `staging` is a buffer for packed
-/// blocks. Both buffers are as long as the tensor.
+/// tensor ranks hold at address `held`. If there are several tensor ranks, `staging` is a buffer
+/// for packed blocks. Both buffers are as long as the tensor.
 template <class Plan, class From, class Rank>
 [[gnu::cold]] void make_tensor_whole(Rank& rank, parameter_entry const& entry, From const* held,
                                      std::byte* room, std::byte* staging) {
@@ -138,8 +138,8 @@ class export_work {
   template <class Body>
   void with_tensor(program_operation const& now, Body body) const;
 
-  /// Gathers the whole tensor in `room_`. With one tensor rank and one stage it does nothing,
-  /// because read() then reads the arena directly.
+  /// Gathers the whole tensor in `room_`. If there is only one tensor rank and one stage, it does
+  /// nothing, because read() then reads the arena directly.
   [[gnu::cold]] void take(program_operation const& now) const;
 
   [[gnu::cold]] void read(program_operation const& now);

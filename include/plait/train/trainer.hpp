@@ -136,7 +136,7 @@ class trainer_on {
   /// Sets the hook for an early end of the job: by a signal, by failed work between the steps, or
   /// because an elastic job cannot continue. Each rank calls hook(report of the last step), and
   /// then throws `stopped_by_signal` or another job_ended. A typical hook saves a checkpoint.
-  /// Either all ranks set a hook or none does.
+  /// Either all ranks set a hook, or no rank sets a hook.
   void on_stop(std::function<void(step_report const&)> hook) {
     of_.side_work.on_stop(std::move(hook));
   }

@@ -55,7 +55,8 @@ class trainer_state final : public saved_state {
     kinds_.push_back("");
     for (auto& name : state_names_of<decltype(of.rule)>()) kinds_.push_back(concat({".", name}));
     // The options decide whether there are averages, because they are the same on all ranks. The
-    // memory for averages is not the same on all ranks: a rank whose stage trains nothing has none.
+    // memory for averages is not the same on all ranks: a rank whose stage trains nothing has no
+    // such memory.
     if (of.options.average > 0) kinds_.push_back(".average");
   }
 

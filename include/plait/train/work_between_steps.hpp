@@ -25,11 +25,11 @@ namespace plait::execution {
 
 /// Runs work of the user's program between two steps, such as writing a log. If the work fails on
 /// one rank, an exception on this rank alone would leave the other ranks waiting in the next
-/// collective, although the state of the trainer is complete and could be saved. So run() keeps the
-/// exception, and the rank does one more step. In this step it adds `summand` to the number by
-/// which ranks agree to stop on a signal (stop_summand). After that step all ranks see the sum:
-/// they exchange the message, call the program's hook of on_stop() and throw work_failed. This adds
-/// no communication to a step.
+/// collective, although the state of the trainer is complete and could be saved. Therefore run()
+/// keeps the exception, and the rank does one more step. In this step it adds `summand` to the
+/// number by which ranks agree to stop on a signal (stop_summand). After that step all ranks see
+/// the sum: they exchange the message, call the program's hook of on_stop() and throw work_failed.
+/// This adds no communication to a step.
 ///
 /// Threads: used by the one thread that runs the rank.
 class work_between_steps : public step_hook {

@@ -43,8 +43,8 @@ namespace plait::ext {
 struct image_folder_options {
   image_fit fit = image_fit::exact;
   /// If true, the constructor decodes all pictures, and skips and counts the pictures that cannot
-  /// be used. It also skips all other files, and all folders without a file whose name ends like a
-  /// picture's; such a folder is not a class.
+  /// be used. It also skips all other files. A folder is skipped, and is not a class, if no file in
+  /// it has a name that ends like the name of a picture.
   bool skip_bad = false;
 };
 

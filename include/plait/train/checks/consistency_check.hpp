@@ -39,8 +39,8 @@ class numbers_of_ranks {
 };
 
 /// Exchanges small lists of numbers between all ranks of a job. Each rank writes its numbers into
-/// its own row of a table of zeros, and one all_reduce gives the whole table to all ranks. For
-/// example, on 3 ranks with seeds 1, 1 and 2 all ranks get (1, 1, 2), and so find the same
+/// its own row of a table of zeros, and one all_reduce sends the whole table to all ranks. For
+/// example, on 3 ranks with seeds 1, 1 and 2, all ranks get (1, 1, 2), and therefore find the same
 /// difference. The class is one type for all plans and devices, so code that compares numbers is
 /// compiled once.
 ///
@@ -106,7 +106,8 @@ class consistency_check {
   /// Returns this rank's numbers.
   [[nodiscard]] std::vector<std::uint64_t> const& mine() const { return bits_; }
 
-  /// Returns the name of the first number that differs between the ranks; "" if none does.
+  /// Returns the name of the first number that differs between the ranks; "" if all numbers are
+  /// equal.
   [[nodiscard]] [[gnu::cold]] std::string first_difference(numbers_of_ranks const& all) const;
   /// Checks that all ranks have the same numbers. `all`: the numbers of all ranks.
   ///

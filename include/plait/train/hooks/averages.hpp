@@ -33,7 +33,8 @@ class averages : public step_hook {
   using store_type = parameter_store<Elements, Rank>;
 
  public:
-  /// Allocates the averages in `arenas`; restart() fills them. With a decay of 0 there are none.
+  /// Allocates the averages in `arenas`; restart() fills them. If the decay is 0, there are no
+  /// averages.
   [[gnu::cold]] averages(Rank& rank, plan_facts const& plan, store_type& store,
                          training_arenas<Rank>& arenas, double decay)
       : rank_(rank), plan_(plan), store_(store), decay_(decay), memory_(arenas.averages) {
@@ -93,7 +94,7 @@ class averages : public step_hook {
   /// Errors: error, with the name `call` of the trainer's function, if they are.
   void require_parameters(char const* call) const;
 
-  /// Called at the beginning of a step. A step gathers the parameters that layers see by itself.
+  /// Called at the beginning of a step, which itself gathers the parameters that layers see.
   /// `updates`: true if the step updates the blocks that ranks own, so that each rank's copies of
   /// other ranks' blocks are out of date after the step.
   void begin_step(bool updates) { is_stale_ = updates && layers_see_more_; }

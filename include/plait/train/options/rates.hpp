@@ -53,8 +53,8 @@ struct constant {
   double operator()(std::int64_t /*at*/) const { return 1; }
 };
 
-/// Falls along half a cosine from 1 to `final_fraction` at step `total`, and stays there. By
-/// default `final_fraction` is 0.1.
+/// Falls along half a cosine from 1 to `final_fraction` at step `total`, and then stays at
+/// `final_fraction`. By default `final_fraction` is 0.1.
 ///
 /// Source: PyTorch's CosineAnnealingLR, which, unlike this class, rises again after step `total`.
 class cosine : public detail::falling_rate {
@@ -68,7 +68,8 @@ class cosine : public detail::falling_rate {
   double operator()(std::int64_t at, std::int64_t first = 0) const;
 };
 
-/// Falls along a line from 1 to `final_fraction` at step `total`, and stays there.
+/// Falls along a line from 1 to `final_fraction` at step `total`, and then stays at
+/// `final_fraction`.
 ///
 /// Source: PyTorch's LinearLR with start_factor = 1.
 class linear : public detail::falling_rate {
@@ -105,7 +106,7 @@ class step {
 
 /// Rises along half a cosine from 1 / `initial_divisor` to 1 in the first fraction `rise` of all
 /// steps. Then falls along half a cosine to 1 / (`initial_divisor` * `final_divisor`) at step
-/// `total` - 1, and stays there.
+/// `total` - 1, and stays at this value.
 ///
 /// Source: PyTorch's OneCycleLR, whose max_lr is the optimizer's learning rate here and whose
 /// pct_start, div_factor and final_div_factor are the other three numbers. Smith, Topin,
@@ -128,7 +129,7 @@ class one_cycle {
 
 /// Rises linearly over `steps` steps to the first factor of `then`, and follows `then` from step
 /// `steps` on. In step 0 the factor is 1 / `steps` of that first factor and not 0, so that step 0
-/// trains, too. With `steps` 0 there is no rise.
+/// trains, too. If `steps` is 0, there is no rise.
 ///
 /// `then` is called with the step since the start of training. A `cosine` or `linear` falls from
 /// the end of the rise to its own `total`. Other functions, such as a `step`, another `warm_up` or

@@ -61,9 +61,9 @@ class stop_on_signals {
   stop_on_signals& operator=(stop_on_signals const&) = delete;
   ~stop_on_signals();
 
-  /// Returns the first signal that has arrived; 0: none. After the first call of this function, the
-  /// first signal of each kind no longer ends the program, so the program has to call this function
-  /// regularly.
+  /// Returns the first signal that has arrived; 0 if no signal has arrived. After the first call of
+  /// this function, the first signal of each kind no longer ends the program, so the program has to
+  /// call this function regularly.
   [[nodiscard]] int received() const;
 
  private:
@@ -81,7 +81,7 @@ class stop_on_signals {
 namespace execution {
 
 /// Returns the number by which a rank that got `signal` votes to stop. The ranks add these numbers
-/// up, and agreed_signal() returns the signal that the sum stands for, or 0. One SIGTERM outweighs
+/// up, and agreed_signal() returns the signal that the sum represents, or 0. One SIGTERM outweighs
 /// all other signals, and one SIGUSR1 outweighs all SIGINTs, on up to 32767 ranks: with SIGINT on 3
 /// ranks and SIGTERM on one, the sum is 2^30 + 3, which means SIGTERM.
 constexpr double stop_summand(int signal) {

@@ -30,7 +30,7 @@ struct trainer_options {
   /// norm. 0: no clipping.
   double clip = 0;
   /// A function that returns the factor by which the learning rate is multiplied at a step, counted
-  /// from 0: one of `plait::rates`, or your own function. Without a function the factor is 1. The
+  /// from 0: one of `plait::rates`, or your own function. If it is empty, the factor is 1. The
   /// factor must depend only on the step and be equal on all ranks, which compare it at steps 0, 1,
   /// 2, 4, ... 2^20.
   std::function<double(std::int64_t)> rate{};
@@ -44,14 +44,15 @@ struct trainer_options {
   /// parameter of the model, or only parameters of earlier groups, is an error.
   std::vector<parameter_group> groups{};
   /// Keeps exponential moving averages of the weights, for `trainer_on::with_ema`: after each
-  /// update average = `average` * average + (1 - `average`) * weight. 0 keeps none, 0.999 is usual.
+  /// update average = `average` * average + (1 - `average`) * weight. If it is 0, no averages are
+  /// kept; 0.999 is a usual value.
   double average = 0;
   /// If true, a device that can record work (CUDA graphs) records the first step and replays the
   /// recording in later steps.
   bool replay = false;
-  /// The way to deal with a step that is not finite. With `skip` each step computes the norm of the
-  /// gradients, as with `clip`; to include this in an estimate of a plan, set `gradient_norm` in
-  /// the workload. The host does not wait longer because of this check.
+  /// The way to deal with a step that is not finite. With `skip`, each step computes the norm of
+  /// the gradients, in the same way as with `clip`; to include this in an estimate of a plan, set
+  /// `gradient_norm` in the workload. The host does not wait longer because of this check.
   not_finite on_not_finite = not_finite::stop;
   /// The guard that ends the job after the step in which a signal arrives at one of its processes,
   /// see `trainer_on::on_stop`; null: signals have their usual effect. The guard outlives the

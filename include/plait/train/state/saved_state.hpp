@@ -142,8 +142,8 @@ class saved_state {
   /// Restores the ages of the optimizer's states: the ages in the source, and 0 for states that
   /// restore() has reset. All ranks call this function after go_on_at.
   virtual void restore_ages(ext::state_source const& from) = 0;
-  /// Returns a list of the parameters whose optimizer states have not had as many updates as there
-  /// were steps, with the number of updates of each. All ranks return the same list.
+  /// Returns a list of the parameters whose optimizer states have had another number of updates
+  /// than there were steps, and this number for each parameter. All ranks return the same list.
   [[nodiscard]] virtual std::vector<std::pair<std::string, std::int64_t>> ages() const = 0;
 
   /// Imports only parameters, for example pretrained weights: this rank's block of each parameter

@@ -15,11 +15,11 @@ namespace plait::execution {
 /// The ages of an optimizer's states: for each parameter, the number of updates that its states
 /// have had.
 ///
-/// A state that is reset in step 1000 has the age 0 after the reset. The age matters because the
-/// bias correction of Adam is a function of the age, not of the step. All ages increase by one with
-/// each update. As long as all states have the same age, one number is therefore enough. Otherwise
-/// the class also keeps a number for each parameter of the model: the difference between the oldest
-/// age and the age of the parameter's states. All ranks have the same numbers.
+/// A state that is reset in step 1000 has the age 0 after the reset. The optimizer needs the age,
+/// because the bias correction of Adam is a function of the age, not of the step. All ages increase
+/// by one with each update. As long as all states have the same age, one number is therefore
+/// enough. Otherwise the class also keeps a number for each parameter of the model: the difference
+/// between the oldest age and the age of the parameter's states. All ranks have the same numbers.
 class state_ages {
  public:
   /// Returns the number of updates that the oldest states have had.

@@ -48,11 +48,11 @@ template <class Terms, class Numbers>
   return report;
 }
 
-/// Memory on the device, at the offsets that the plan gives. It contains the step_scalars, the sums
-/// of squares of each parameter's gradient, the numbers that ranks compare, and the tables of
-/// ranges. These tables change when ages of optimizer states change. The optimizer's numbers for
-/// younger states follow the step_scalars, where the plan leaves memory for about 12 ages of AdamW.
-/// More ages get separate memory.
+/// The memory of a trainer for small numbers and tables on the device, at the offsets that the plan
+/// determines. It contains the step_scalars, the sums of squares of each parameter's gradient, the
+/// numbers that ranks compare, and the tables of ranges. These tables change when ages of optimizer
+/// states change. The optimizer's numbers for younger states follow the step_scalars, where the
+/// plan leaves memory for about 12 ages of AdamW. More ages get separate memory.
 template <class Device, class Optimizer, int Terms>
 class step_memory {
   using numbers_type = step_scalars<Optimizer, Terms>;
