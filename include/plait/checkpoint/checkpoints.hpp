@@ -102,8 +102,8 @@ class checkpoints {
   /// Errors: input_error, on all ranks, if checkpoint_options::best has no measure, for values that
   ///         differ between ranks, and for a NaN.
   bool after_evaluation(double value);
-  /// The complete checkpoint of the best weights so far, including weights from before the run was
-  /// resumed.
+  /// Returns the complete checkpoint of the best weights so far, including weights from before the
+  /// run was resumed.
   [[nodiscard]] std::optional<best_checkpoint> const& best() const { return best_; }
 
   /// Waits until no checkpoint is being written.
@@ -130,7 +130,7 @@ class checkpoints {
   ///
   /// Errors: input_error for more than 16 MiB.
   void set_extra(std::vector<std::byte> extra);
-  /// The program's own data: the value that was set last, with set_extra(), with
+  /// Returns the program's own data: the value that was set last, with set_extra(), with
   /// checkpoint_options::extra, or with the checkpoint from which the run was resumed.
   [[nodiscard]] std::vector<std::byte> const& extra() const { return extra_; }
 

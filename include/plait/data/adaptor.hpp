@@ -50,7 +50,7 @@ class adapted_data {
   static constexpr bool has_own_order = ext::has_own_order<data_type>;
   static constexpr int random_adaptors = random_adaptors_in<data_type>;
 
-  /// The inner data set, which is adapted.
+  /// Returns the inner data set, which this object adapts.
   [[nodiscard]] data_type const& data() const { return data_; }
 
   [[nodiscard]] std::size_t size() const { return data_.size(); }

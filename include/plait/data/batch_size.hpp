@@ -44,13 +44,13 @@ struct global_batch {
   static constexpr bool is_static = true;
   static constexpr std::size_t samples = Samples;
 
-  /// The number of samples of one data rank.
+  /// Returns the number of samples of one data rank.
   ///
   /// Errors: input_error if the samples cannot be divided equally over the ranks.
   [[nodiscard]] constexpr std::size_t per_rank(int data_ranks) const {
     return detail::samples_per_rank(samples, data_ranks);
   }
-  /// The number of samples of one slice.
+  /// Returns the number of samples of one slice.
   ///
   /// Errors: input_error if the samples cannot be divided equally over the slices.
   [[nodiscard]] constexpr std::size_t per_slice(int slices) const {
@@ -70,7 +70,7 @@ struct global_batch<0> {
   [[nodiscard]] constexpr std::size_t per_rank(int data_ranks) const {
     return detail::samples_per_rank(samples, data_ranks);
   }
-  /// The number of samples of one slice.
+  /// Returns the number of samples of one slice.
   ///
   /// Errors: input_error if the samples cannot be divided equally over the slices.
   [[nodiscard]] constexpr std::size_t per_slice(int slices) const {

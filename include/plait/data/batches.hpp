@@ -64,7 +64,7 @@ class batch_range {
   batch_range& operator=(batch_range const&) = delete;
   [[gnu::cold]] ~batch_range() = default;
 
-  /// The number of steps in one epoch.
+  /// Returns the number of steps in one epoch.
   [[nodiscard]] std::size_t steps_per_epoch() const { return sampler_.batches_per_epoch(size_); }
 
   /// Returns true if step `step` is after the last step of the last epoch.
@@ -122,18 +122,18 @@ class batch_range {
   /// destruction.
   rest from(std::uint64_t step) && = delete;
 
-  /// The properties by which ranks and checkpoints compare batches.
+  /// Returns the properties by which ranks and checkpoints compare batches.
   [[nodiscard]] batch_description const& description() const { return description_; }
 
-  /// The number of epochs; 0 if the batches never end.
+  /// Returns the number of epochs; 0 if the batches never end.
   [[nodiscard]] std::uint64_t epochs() const { return epochs_; }
-  /// The number of rows of each microbatch of this rank: positions times samples.
+  /// Returns the number of rows of each microbatch of this rank: positions times samples.
   [[nodiscard]] std::size_t rows() const { return batch_.rows(); }
   [[nodiscard]] int microbatches() const { return batch_.microbatches; }
   [[nodiscard]] std::size_t sequence_length() const { return batch_.sequence; }
   [[nodiscard]] bool has_weights() const { return batch_.weights != nullptr; }
 
-  /// The number of bytes of host memory that this rank needs in addition to the data set.
+  /// Returns the number of bytes of host memory that this rank needs in addition to the data set.
   [[nodiscard]] std::size_t host_bytes() const;
 
  private:

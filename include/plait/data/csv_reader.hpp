@@ -28,14 +28,14 @@ class csv_reader {
  public:
   csv_reader(std::string_view text, char separator, file_name const& name);
 
-  /// Reads the next row; returns false after the last row.
+  /// Reads the next row. Returns false if there is no further row.
   [[nodiscard]] bool next();
 
-  /// The number of the line in which the row begins, from 1 on.
+  /// Returns the number of the line in which the row begins, counted from 1.
   [[nodiscard]] std::size_t line() const { return line_; }
 
   [[nodiscard]] std::size_t cells() const { return ends_.size(); }
-  /// The text of a cell, valid until the next call of next().
+  /// Returns the text of a cell, valid until the next call of next().
   [[nodiscard]] std::string_view cell(std::size_t i) const;
 
   [[noreturn]] void refuse(std::string const& what) const;

@@ -136,8 +136,8 @@ inline constexpr int random_adaptors_in = [] {
   else return 0;
 }();
 
-/// The number of elements of scratch memory that a data set needs to write the inputs of a sample;
-/// 0 for most data sets.
+/// Returns the number of elements of scratch memory that a data set needs to write the inputs of a
+/// sample; 0 for most data sets.
 template <class D>
 [[nodiscard]] constexpr std::size_t scratch_elements_of(D const& data) {
   static_assert(

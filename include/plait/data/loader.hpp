@@ -79,12 +79,12 @@ class loader {
 
   [[nodiscard]] Data const& data() const { return *data_; }
 
-  /// The number of inputs of one sample in the buffer; the next function returns the number of
-  /// targets.
+  /// Returns the number of inputs of one sample in the buffer; the next function returns the number
+  /// of targets.
   [[nodiscard]] std::size_t inputs_per_sample() const { return sequence_ * width_; }
   [[nodiscard]] std::size_t targets_per_sample() const { return sequence_ * target_width_; }
   [[nodiscard]] std::size_t target_width() const { return target_width_; }
-  /// The number of bytes of the loader's own buffers.
+  /// Returns the number of bytes of the loader's own buffers.
   [[nodiscard]] std::size_t host_bytes() const {
     return (inputs_.size() + scratch_.size()) * sizeof(typename Data::element) +
            targets_.size() * sizeof(target_of<Data>);

@@ -88,8 +88,8 @@ class mixed_data {
         sources_);
   }
 
-  /// The order of the samples of the mixture; its functions also return how many samples each
-  /// source has.
+  /// Returns the order of the samples of the mixture; its functions also return how many samples
+  /// each source has.
   [[nodiscard]] mixing_order const& order() const { return order_; }
   /// Returns the data set of source I.
   template <std::size_t I>

@@ -57,9 +57,9 @@ class mixing_order {
   ///         smaller than least_share of the sum.
   mixing_order(std::uint64_t seed, lean_vector<mixed_source> sources);
 
-  /// The number of sources.
+  /// Returns the number of sources.
   [[nodiscard]] std::size_t size() const { return sources_.size(); }
-  /// The part of all samples that are from a source; all parts add up to 1.
+  /// Returns the share of a source in all samples; the shares of all sources add up to 1.
   [[nodiscard]] double share(std::size_t source) const;
   /// Returns the sample at a position.
   [[nodiscard]] mixed_sample at(std::uint64_t position) const;

@@ -131,10 +131,10 @@ class normalize {
     else return {0, 1};  // prevents further compile errors
   }
 
-  /// The mean of each feature or channel, or a single mean for all features.
+  /// Returns the mean of each feature or channel, or a single mean for all features.
   [[nodiscard]] std::vector<double> const& mean() const { return mean_; }
-  /// The standard deviation of each feature or channel, or a single deviation for all features. The
-  /// sum of squares is divided by the number of samples, not by that number minus 1.
+  /// Returns the standard deviation of each feature or channel, or a single deviation for all
+  /// features. The sum of squares is divided by the number of samples, not by that number minus 1.
   [[nodiscard]] std::vector<double> const& deviation() const { return deviation_; }
 
   template <class Data>

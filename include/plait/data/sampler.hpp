@@ -84,7 +84,7 @@ class sampler {
     return static_cast<std::size_t>(value);
   }
 
-  /// The number of steps in an epoch; 0 if the only batch is partial and therefore dropped.
+  /// Returns the number of steps in an epoch; 0 if the only batch is partial and therefore dropped.
   template <class Batch>
   [[nodiscard]] constexpr std::size_t batches_per_epoch(Batch batch) const {
     require_global_batch<Batch>();

@@ -120,20 +120,22 @@ class table {
   [[nodiscard]] std::size_t width() const { return feature_names_.size(); }
   [[nodiscard]] std::size_t target_width() const { return target_width_; }
 
-  /// The names of the features: the name of the column, or "column=word" for a `.one_hot` column.
+  /// Returns the names of the features: the name of the column, or "column=word" for a `.one_hot`
+  /// column.
   [[nodiscard]] std::vector<std::string> const& feature_names() const { return feature_names_; }
-  /// The words of the class column, in the order of the classes' numbers. Empty for real targets.
+  /// Returns the words of the class column, in the order of the classes' numbers. Empty for real
+  /// targets.
   [[nodiscard]] std::vector<std::string> const& classes() const { return classes_; }
-  /// The words of the columns in `.one_hot` and `.numbered`. Pass them as `.words` of another
-  /// table, so that its features have the same meaning.
+  /// Returns the words of the columns in `.one_hot` and `.numbered`. Pass them as `.words` of
+  /// another table, so that its features have the same meaning.
   [[nodiscard]] std::map<std::string, std::vector<std::string>> const& words() const {
     return words_;
   }
   /// True if a feature of some row is missing and stored as nan, which `.keep_missing` allows.
   [[nodiscard]] bool has_missing() const { return has_missing_; }
 
-  /// A text with the file and the numbers of rows and columns, by which ranks and checkpoints
-  /// compare data sets.
+  /// Returns a text with the file and the numbers of rows and columns, by which ranks and
+  /// checkpoints compare data sets.
   [[nodiscard]] std::string description() const {
     auto const counted = [](std::size_t count, std::string const& word, char const* plural = "s") {
       return ext::concat({count, " ", word, (count == 1 ? "" : plural)});

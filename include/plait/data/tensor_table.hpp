@@ -56,8 +56,8 @@ class tensor_table {
   [[nodiscard]] std::size_t width() const { return x_.width; }
   [[nodiscard]] std::size_t target_width() const { return y_.width; }
 
-  /// A text with the file, its tensors and their shapes, by which ranks and checkpoints compare
-  /// data sets.
+  /// Returns a text with the file, its tensors and their shapes, by which ranks and checkpoints
+  /// compare data sets.
   [[nodiscard]] std::string description() const {
     return ext::concat(
         {"tensor_table(", detail::path_in_quotes(file_), ", ", x_.text(), ", ", y_.text(), ")"});

@@ -54,7 +54,7 @@ class token_shard {
       : token_shard(open_file(path, "token file"), path) {}
 
   [[nodiscard]] file_name const& name() const { return name_; }
-  /// The file's name without its folders.
+  /// Returns the name of the file, without the folders of its path.
   [[nodiscard]] std::string const& short_name() const { return short_name_; }
   [[nodiscard]] std::size_t tokens() const { return count_; }
   [[nodiscard]] std::size_t token_bytes() const { return token_bytes_; }
@@ -140,11 +140,11 @@ class token_shards {
   [[nodiscard]] std::size_t size() const { return (tokens_ - 1) / options_.sequence; }
   [[nodiscard]] std::size_t sequence_length() const { return options_.sequence; }
   [[nodiscard]] std::size_t vocabulary() const { return options_.vocabulary; }
-  /// The number of tokens of all files together.
+  /// Returns the number of tokens of all files together.
   [[nodiscard]] std::size_t tokens() const { return tokens_; }
 
-  /// A text with the files and their numbers of tokens, by which ranks and checkpoints compare data
-  /// sets.
+  /// Returns a text with the files and their numbers of tokens, by which ranks and checkpoints
+  /// compare data sets.
   [[nodiscard]] std::string description() const;
 
   void inputs(std::size_t sample, std::span<std::int32_t> out) const { copy(sample, 0, out); }

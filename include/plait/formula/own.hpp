@@ -206,7 +206,7 @@ consteval bool check() {
 
 }  // namespace own_rules
 
-/// The result of an operation that the program defines, computed by the program's kernel.
+/// Returns the result of an operation that the program defines, computed by the program's kernel.
 ///
 /// Shapes: as the indices of `row` declare. The first result is the value of the term; further
 ///         results are kept for the rows of `adjoints` that read them.

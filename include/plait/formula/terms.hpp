@@ -90,9 +90,9 @@ template <class, class T>
 struct same_for {
   using type = T;
 };
-/// f(values...), element by element: `f` is a function object without data members that takes up to
-/// four numbers of any type. If `f` has a member function `slope`, this is the derivative of `f`;
-/// otherwise the derivative is calculated with dual numbers.
+/// Returns f(values...), element by element. `f` is a function object without data members that
+/// takes up to four numbers of any type. If `f` has a member function `slope`, this is the
+/// derivative of `f`; otherwise the derivative is calculated with dual numbers.
 ///
 /// Example (tests/reference/names_in_use_test.cpp map_of_formula):
 ///     static constexpr auto formula(auto x) {
@@ -131,9 +131,9 @@ PLAIT_FORMULA_FUNCTION(rsqrt, arithmetic::inverse_root)
 PLAIT_FORMULA_FUNCTION(square, arithmetic::square)
 #undef PLAIT_FORMULA_FUNCTION
 
-/// A number f(place) for each element of the elementwise function that reads it. `place` is the
-/// index_place of the element in the whole value, so the number does not depend on how ranks cut
-/// the value.
+/// Returns a number f(place) for each element of the elementwise function that reads it. `place` is
+/// the index_place of the element in the whole value, so the number does not depend on how ranks
+/// cut the value.
 template <class Function>
 constexpr auto at(Function) {
   static_assert(std::is_empty_v<Function>,
@@ -147,9 +147,9 @@ constexpr auto at(Function) {
 
 // ---- Random numbers -----------------------------------------------------------------------------
 
-/// A uniform number in (0, 1) for each element of the elementwise function that reads it. Draws
-/// with different `Number` are independent. All uses of the same `Number` in a formula read the
-/// same draw.
+/// Returns a uniform number in (0, 1) for each element of the elementwise function that reads it.
+/// Draws with different `Number` are independent. All uses of the same `Number` in a formula read
+/// the same draw.
 ///
 /// The numbers depend on the seed, the step, the layer and the place of an element in the whole
 /// value. Every plan therefore draws the same numbers, and the backward draws the numbers of the
@@ -158,9 +158,9 @@ template <int Number>
 constexpr auto uniform() {
   return term<op::draw<distribution::uniform, Number>>{};
 }
-/// A standard normal number for each element of the elementwise function that reads it. The numbers
-/// are drawn in the same way as the numbers of `uniform`. In evaluation each number is 0, the mean,
-/// so mu + sigma * plait::formula::normal<0>() is mu.
+/// Returns a standard normal number for each element of the elementwise function that reads it. The
+/// numbers are drawn in the same way as the numbers of `uniform`. In evaluation each number is 0,
+/// the mean, so mu + sigma * plait::formula::normal<0>() is mu.
 template <int Number>
 constexpr auto normal() {
   return term<op::draw<distribution::normal, Number>>{};
@@ -192,7 +192,8 @@ template <operand A>
 constexpr auto transposed(A) {
   return transposed_operand<A>{};
 }
-/// The product of each row of x and a matrix w; write transposed(w) for the transpose of a matrix.
+/// Returns the product of each row of x and a matrix w; write transposed(w) for the transpose of a
+/// matrix.
 ///
 /// Shapes: x (rows, k); w, a parameter, (k, n), or (n, k) if it is read transposed; result (rows,
 ///         n).
@@ -204,24 +205,25 @@ template <operand X, operand W>
 constexpr auto matmul(X, transposed_operand<W>) {
   return term<op::matmul<true>, X, W>{};
 }
-/// The sum of the features of each row, as a single feature.
+/// Returns the sum of the features of each row, as a single feature.
 template <operand A>
 constexpr auto sum(A) {
   return term<op::reduce<false>, A>{};
 }
-/// The mean of the features of each row, as a single feature.
+/// Returns the mean of the features of each row, as a single feature.
 template <operand A>
 constexpr auto mean(A) {
   return term<op::reduce<true>, A>{};
 }
 
-/// The logarithm of the sum of exp(x) over the last factor of the features, without overflow.
+/// Returns the logarithm of the sum of exp(x) over the last factor of the features, without
+/// overflow.
 template <operand A>
 constexpr auto log_sum_exp(A) {
   return term<op::log_sum_exp, A>{};
 }
-/// The greatest element of the last factor of the features. If several are equal, the gradient is
-/// added to the first one.
+/// Returns the greatest element of the last factor of the features. If several are equal, the
+/// gradient is added to the first one.
 template <operand A>
 constexpr auto max(A) {
   return term<op::maximum, A>{};
@@ -229,10 +231,10 @@ constexpr auto max(A) {
 
 // ---- Heads and pieces ---------------------------------------------------------------------------
 
-/// The features split into Heads equal heads: (rows, n) becomes (rows, [Heads, n / Heads]), without
-/// a copy. Elementwise functions align such shapes at their last factors, in the same way as
-/// PyTorch broadcasts: a row of n / Heads numbers is repeated for each head. Sums, means, norms and
-/// softmax are calculated for each head.
+/// Returns the features split into Heads equal heads: (rows, n) becomes (rows, [Heads, n / Heads]),
+/// without a copy. Elementwise functions align such shapes at their last factors, in the same way
+/// as PyTorch broadcasts: a row of n / Heads numbers is repeated for each head. Sums, means, norms
+/// and softmax are calculated for each head.
 ///
 /// A vector of parameters may be split into heads if elementwise functions read it. It has Heads
 /// numbers, one for each head, or Heads * width numbers, one for each element.
@@ -240,12 +242,12 @@ template <std::size_t Heads, operand A>
 constexpr auto heads(A) {
   return term<op::heads<int(Heads)>, A>{};
 }
-/// The heads joined into features: (rows, [h, d]) becomes (rows, h d), without a copy.
+/// Returns the heads joined into features: (rows, [h, d]) becomes (rows, h d), without a copy.
 template <operand A>
 constexpr auto side_by_side(A) {
   return term<op::side_by_side, A>{};
 }
-/// Piece `Number` of `Count` equal pieces of the features.
+/// Returns piece `Number` of `Count` equal pieces of the features.
 template <int Number, int Count, operand A>
 constexpr auto part(A) {
   static_assert(Count >= 2 && Count <= 8 && Number >= 0 && Number < Count,
@@ -253,7 +255,7 @@ constexpr auto part(A) {
                 "Count the number of pieces, two to eight");
   return term<op::part<Number, Count>, A>{};
 }
-/// Two to eight values of equal widths side by side.
+/// Returns two to eight values of equal widths side by side, as one value.
 template <operand... A>
 constexpr auto concat(A...) {
   static_assert(sizeof...(A) >= 2 && sizeof...(A) <= 8,
@@ -263,8 +265,8 @@ constexpr auto concat(A...) {
 
 // ---- Positions ----------------------------------------------------------------------------------
 
-/// The product of two activations, described by letters as in torch.einsum: one letter for the
-/// position and one for each factor of the features. The sample has no letter.
+/// Returns the product of two activations, described by letters as in torch.einsum: one letter for
+/// the position and one for each factor of the features. The sample has no letter.
 /// einsum<"thd,shd->hts">(q, k) returns the scores of each head: the sum over d of q at position t
 /// times k at position s. The rows of the result are the positions of the first letter of the
 /// result that denotes a position. A softmax of the result runs over its last letter.
@@ -279,20 +281,20 @@ constexpr auto einsum(A, B) {
       "the result, at most four for each of them: einsum<\"thd,shd->hts\">(q, k)");
   return term<op::contract<Letters>, A, B>{};
 }
-/// exp(x) divided by its sum, over the last factor of the features.
+/// Returns exp(x) divided by the sum of exp(x), over the last factor of the features.
 template <operand A>
 constexpr auto softmax(A) {
   return term<op::softmax<false>, A>{};
 }
-/// Softmax of each row over the columns up to the row's own position (a causal mask); later columns
-/// are 0.
+/// Returns the softmax of each row over the columns up to the row's own position (a causal mask);
+/// later columns are 0.
 template <operand A>
 constexpr auto causal_softmax(A) {
   return term<op::softmax<true>, A>{};
 }
-/// Attention with Heads query heads, computed by a kernel of the device that does not store the
-/// scores. Each key-value head is read by Heads / KeyValueHeads query heads. The scores are divided
-/// by the square root of a head's width.
+/// Returns the attention with Heads query heads. A kernel of the device computes it and does not
+/// store the scores. Heads / KeyValueHeads query heads read each key-value head. The scores are
+/// divided by the square root of a head's width.
 ///
 /// Shapes: q (rows, Heads width), k and v (rows, KeyValueHeads width); result as q.
 template <std::size_t Heads, std::size_t KeyValueHeads = Heads,
@@ -301,14 +303,14 @@ template <std::size_t Heads, std::size_t KeyValueHeads = Heads,
 constexpr auto attention(Q, K, V) {
   return term<op::attention<Heads, KeyValueHeads, Options>, Q, K, V>{};
 }
-/// The value `Steps` positions earlier; 0 where that position is outside of the sample.
+/// Returns the value `Steps` positions earlier; 0 if that position is outside of the sample.
 template <int Steps, operand A>
 constexpr auto shift(A) {
   return term<op::shift<Steps>, A>{};
 }
-/// The numbers v of all positions of a sample, side by side in each row of the sample, so that
-/// functions of scores can read them. With d = number_of(documents), a function of d and across(d)
-/// can tell whether two positions belong to one document.
+/// Returns the numbers v of all positions of a sample, side by side in each row of the sample, so
+/// that functions of scores can read them. With d = number_of(documents), a function of d and
+/// across(d) can tell whether two positions belong to one document.
 ///
 /// Shapes: v (rows, 1) or (rows, [h, 1]); result (rows, [positions]) or (rows, [h, positions]),
 ///         like the scores einsum<"thd,shd->hts">(q, k). Each rank has the whole sequence.
@@ -316,8 +318,8 @@ template <operand V>
 constexpr auto across(V) {
   return term<op::across, V>{};
 }
-/// h[t] = a[t] h[t - 1] + x[t] for the positions of each sample and for each feature separately; h
-/// before the first position is 0.
+/// Returns h with h[t] = a[t] h[t - 1] + x[t], for the positions of each sample and for each
+/// feature separately. In front of the first position, h is 0.
 ///
 /// Shapes: x (rows, n); a (rows, n), or (rows, 1), or a number of the formula such as 0.9_c; result
 ///         (rows, n).
@@ -328,9 +330,9 @@ constexpr auto scan(A, X) {
 
 // ---- Images -------------------------------------------------------------------------------------
 
-/// The features as an image without a copy: Channels maps of Height x Width, one after the other.
-/// An input that is declared as an image needs no as_image. Elementwise functions, heads, part,
-/// concat, convolutions and poolings of images return images.
+/// Returns the features as an image without a copy: Channels maps of Height x Width, one after the
+/// other. An input that is declared as an image needs no as_image. Elementwise functions, heads,
+/// part, concat, convolutions and poolings of images return images.
 template <std::size_t Channels, std::size_t Height, std::size_t Width, operand A>
 constexpr auto as_image(A) {
   static_assert(Channels > 0 && Height > 0 && Width > 0,
@@ -345,9 +347,9 @@ consteval void check_convolution() {
                 "convolve<{.kernel, .stride, .groups}>(x, w): one of the three options is 0; set "
                 "each to at least 1");
 }
-/// A convolution, as torch.nn.functional.conv2d: each element of an output channel is the sum of
-/// the elements in one window of the input channels of its group, each multiplied by a weight of
-/// the channel.
+/// Returns the convolution of x with w, as torch.nn.functional.conv2d does: each element of an
+/// output channel is the sum of the elements in one window of the input channels of its group, each
+/// multiplied by a weight of the channel.
 ///
 /// Shapes: x an image; w, a parameter, (outputs, channels / groups * kernel * kernel); b, a
 ///         parameter (outputs) that is added to the maps; result an image of `outputs` channels
@@ -371,8 +373,8 @@ constexpr auto pool_of(X) {
       "the image; set .kernel to at least 1 and .padding to at most half of .kernel");
   return term<op::pool<Row, Options>, X>{};
 }
-/// The greatest element of each window. The gradient is added to it, or to the first of equal
-/// elements.
+/// Returns the greatest element of each window. The gradient is added to this element or, if
+/// several elements are equally large, to the first of them.
 ///
 /// Shapes: x an image; result an image of its channels with
 ///         (height + 2 padding - kernel) / stride + 1 rows.
@@ -380,8 +382,8 @@ template <pool_options Options = pool_options{}, operand X>
 constexpr auto max_pool(X) {
   return pool_of<operation::max_pool, Options>(X{});
 }
-/// The mean of each window, in which padding counts as zeros. mean(heads<Channels>(x)) is the mean
-/// of each map.
+/// Returns the mean of each window, in which padding counts as zeros. mean(heads<Channels>(x)) is
+/// the mean of each map.
 ///
 /// Shapes: as max_pool.
 template <pool_options Options = pool_options{}, operand X>
@@ -391,7 +393,7 @@ constexpr auto average_pool(X) {
 
 // ---- Operations with rows of their own ---------------------------------------------------------
 
-/// For each token, the row of the table whose number is the token, as in
+/// Returns, for each token, the row of the table whose number is the token, as in
 /// torch.nn.functional.embedding.
 ///
 /// Shapes: table, a parameter (tokens, n); ids, an input of plait::tokens; result (rows, n).
@@ -400,8 +402,8 @@ constexpr auto gather(Table, Ids) {
   return term<op::call<operation::gather_rows>, Ids, Table>{};
 }
 
-/// The integers of an input, converted to real numbers for elementwise functions. They have no
-/// gradient.
+/// Returns the integers of an input, converted to real numbers for elementwise functions. They have
+/// no gradient.
 ///
 /// Shapes: ids, an input of plait::tokens or integers<n> (rows, n); result (rows, n).
 template <operand Ids>
@@ -409,7 +411,7 @@ constexpr auto number_of(Ids) {
   return term<op::map<arithmetic::to_number>, Ids>{};
 }
 
-/// For each row, the element of x in the column whose number is the row's integer.
+/// Returns, for each row, the element of x in the column whose number is the row's integer.
 ///
 /// Shapes: x (rows, n); ids, an input of plait::tokens (rows); result (rows, 1). If the integer is
 ///         outside of [0, n), the result and the gradient of the row are 0.
@@ -417,7 +419,7 @@ template <operand X, operand Ids>
 constexpr auto pick(X, Ids) {
   return term<op::pick, X, Ids>{};
 }
-/// -log(softmax(x)[id]) for each row: log_sum_exp(x) - pick(x, ids).
+/// Returns -log(softmax(x)[id]) for each row: log_sum_exp(x) - pick(x, ids).
 ///
 /// Shapes: as pick.
 template <operand X, operand Ids>
@@ -447,14 +449,14 @@ inline constexpr bool is_number = false;
 template <long long Numerator, long long Denominator>
 inline constexpr bool is_number<number<Numerator, Denominator>> = true;
 
-/// gamma x / sqrt(mean of the squares of the row + epsilon).
+/// Returns gamma x / sqrt(mean of the squares of the row + epsilon).
 template <operand X, operand Gamma, operand Epsilon = number<1, 100000>>
 constexpr auto rms_norm(X, Gamma, Epsilon = {}) {
   static_assert(is_number<Epsilon>,
                 "rms_norm(x, gamma, epsilon): epsilon must be a formula literal, such as 1e-5_c");
   return term<op::call<operation::rms_norm, Epsilon>, X, Gamma>{};
 }
-/// gamma (x - mean of the row) / sqrt(variance + epsilon) + beta.
+/// Returns gamma (x - mean of the row) / sqrt(variance of the row + epsilon) + beta.
 template <operand X, operand Gamma, operand Beta, operand Epsilon = number<1, 100000>>
 constexpr auto layer_norm(X, Gamma, Beta, Epsilon = {}) {
   static_assert(
@@ -493,8 +495,8 @@ constexpr parsed_number parse_number(char const* text, int size) {
 namespace plait {
 inline namespace literals {
 
-/// A number in a formula, such as 0.5_c or 1e-5_c. Formulas are types, so the numbers in them are
-/// types, too.
+/// Returns a number in a formula, such as 0.5_c or 1e-5_c. Formulas are types, so the numbers in
+/// them are types, too.
 ///
 /// Errors: a number with more digits than a long long holds does not compile.
 template <char... Characters>

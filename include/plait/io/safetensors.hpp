@@ -48,7 +48,7 @@ class safetensors_reader {
  public:
   explicit safetensors_reader(std::filesystem::path const& path);
 
-  /// The names of all tensors, in the order in which their data is stored.
+  /// Returns the names of all tensors, in the order in which their data is stored.
   [[nodiscard]] std::vector<std::string> const& names() const { return names_; }
 
   [[nodiscard]] bool contains(std::string_view name) const {
@@ -62,7 +62,7 @@ class safetensors_reader {
     return find(name).entry;
   }
 
-  /// The file's metadata: pairs of free-form strings.
+  /// Returns the file's metadata: pairs of free-form strings.
   [[nodiscard]] std::map<std::string, std::string> const& metadata() const {
     return header_.metadata;
   }

@@ -109,18 +109,18 @@ class image_folder {
   [[nodiscard]] std::size_t sequence_length() const { return 1; }
   [[nodiscard]] std::size_t width() const { return Channels * Height * Width; }
 
-  /// The names of the classes; class i has the name of folder i.
+  /// Returns the names of the classes; class i has the name of folder i.
   [[nodiscard]] std::vector<std::string> const& classes() const { return classes_; }
-  /// The pictures that were skipped.
+  /// Returns the pictures that were skipped.
   [[nodiscard]] std::vector<ext::skipped_picture> const& skipped() const { return skipped_; }
-  /// The path of a sample's file.
+  /// Returns the path of a sample's file.
   [[nodiscard]] std::filesystem::path path(std::size_t sample) const {
     detail::check_sample("image_folder", sample, size(), 0, 0);
     return root_ / file_of(sample);
   }
 
-  /// A text with the folder and the numbers of classes and pictures, by which ranks and checkpoints
-  /// compare data sets.
+  /// Returns a text with the folder and the numbers of classes and pictures, by which ranks and
+  /// checkpoints compare data sets.
   [[nodiscard]] std::string description() const {
     auto const name = root_.has_filename() ? root_.filename() : root_.parent_path().filename();
     return ext::concat({"image_folder(", detail::path_in_quotes(name), ", ", Channels, " x ",
