@@ -140,8 +140,8 @@ class config_comparison {
     return out;
   }
 
-  /// Returns the value of a field; returns `instead` if the value is null or is neither in the file
-  /// nor a default.
+  /// Returns the value of a field. Returns `instead` if the value is null, or if the field is
+  /// missing and the model type does not imply its value.
   value find_or(std::string const& field, json_value const& instead) {
     auto out = find(field);
     bool const is_implied = !out.is_known && defaults() != nullptr;

@@ -260,7 +260,7 @@ PLAIT_DECL std::vector<std::string> checkpoint_folder::discard(
   };
   std::vector<std::filesystem::path> removing;
   for (auto const& one : unwanted) {
-    std::vector<std::string> names;  // the call fails for a symbolic link
+    std::vector<std::string> names;  // stays empty for a symbolic link
     int code = disk_.names(one.path, detail::disk::links::refused, names);
     name_of const away{
         .step = one.step, .what = name_of::removing, .digits = disk_.random_digits()};

@@ -233,7 +233,7 @@ template <class Trainer>
   bool const is_root = trainer.rank().is_root();
   std::optional<ext::weights_writer> to;
   if (is_root) to.emplace(path, tensors, of_writer);
-  else detail::weights_files(tensors, of_writer, detail::is_weights_file(path));  // can also throw
+  else detail::weights_files(tensors, of_writer, detail::is_weights_file(path));  // throws, too
   detail::export_merged(trainer, loras,
                         [&](std::string const& name, auto values) { to->write(name, values); });
   if (is_root) to->commit();

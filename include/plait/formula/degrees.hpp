@@ -36,7 +36,7 @@ constexpr degree through(degree a) {
 template <class Graph>
 struct summand_degrees {
   Graph const& g;
-  bool const* is_partial;  ///< for each node
+  bool const* is_partial;  ///< for each node, true if it is partial
   unsigned once = 0;       ///< a bit for each parameter that a single rank adds to a sum
 
   /// Returns true if a single rank can add the parameter to a sum, because no other node reads it,

@@ -224,7 +224,7 @@ class cut_values {
     int const count = has_bias ? 2 : of.count;
     int cuts = 0, sums = 0;
     for (int k = 0; k < count; ++k) {
-      if (of.operands[k] < 0) continue;  // an operand that no node reads
+      if (of.operands[k] < 0) continue;  // a piece that no node reads, so it has no gradient
       cuts += is_cut(of.operands[k]) ? 1 : 0;
       sums += is_partial_[of.operands[k]] ? 1 : 0;
     }
@@ -295,7 +295,7 @@ class cut_values {
     int written = 0, reads = 0, first = -1, last = -1;
     while (!by.operands[written].is_written) ++written;
     for (int k = 0; k < of.count; ++k) {
-      if (of.operands[k] < 0) continue;  // an operand that no node reads
+      if (of.operands[k] < 0) continue;  // a piece that no node reads, so it has no gradient
       if (k < written && by.operands[k].is_constant) {
         if (is_partial_[of.operands[k]]) return false;
         continue;
@@ -387,7 +387,7 @@ struct formula_forms {
 
   formula_form<Graph> at[most]{};
   int count = 0;
-  bool has_more = false;  ///< the formula has more forms than `most`
+  bool has_more = false;  ///< true if the formula has more forms than `most`
 
   /// `labels`: the names of the parameters.
   constexpr formula_forms(Graph const& g, ext::name const* labels) {

@@ -480,7 +480,7 @@ struct function_at_place : std::conditional_t<Function::is_drawn, random_source,
   }
 };
 
-/// Returns the sum of two gradients.
+/// An elementwise function that returns the sum of two gradients.
 struct sum_of_two {
   static constexpr bool is_linear = true, is_placed = false, is_drawn = false;
 

@@ -33,7 +33,7 @@ struct graph {
   int inputs[most_inputs]{-1, -1, -1, -1}, input_count = 0;
   int parameters[Capacity]{}, parameter_count = 0;
   int loss_term = -1;    ///< the node whose numbers, one for each row, are added to the loss
-  bool is_loss = false;  ///< the output is `loss_term`
+  bool is_loss = false;  ///< true if the output is `loss_term`
   int sequence = 0;      ///< positions of a sample; 0 if the layer does not declare `sequence`
   /// The union-find forest of variables: the variable that a variable was united with, or its own
   /// number if it is the root of its tree.
@@ -42,7 +42,7 @@ struct graph {
   /// parent of the variable in the forest.
   int pieces[Capacity]{};
   int extents[Capacity]{};    ///< the length of a variable; 0 for the rows
-  bool is_whole[Capacity]{};  ///< each rank needs all of a variable
+  bool is_whole[Capacity]{};  ///< true if each rank needs all of a variable
   int variables = 1;          ///< the number of variables; variable 0 is the rows of activations
   mistake wrong{};
 

@@ -232,14 +232,14 @@ struct shift_kernel {
     queue.fill(element{0}, y.data + (steps < 0 ? count : 0), zeros);
   }
 };
-/// Returns a b + c.
+/// A function that returns a b + c.
 struct multiply_and_add {
   template <class T>
   PLAIT_IN_LOOPS PLAIT_HOST_DEVICE constexpr T operator()(T a, T b, T c) const {
     return a * b + c;
   }
 };
-/// Returns factor a + b.
+/// A function that returns factor a + b.
 struct scale_and_add {
   double factor = 1;
 

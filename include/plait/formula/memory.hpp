@@ -20,14 +20,14 @@ inline constexpr int body_count = 4;
 /// The storage of a value while a body runs.
 enum class storage : int {
   none,       ///< the value has no storage: it is inlined in another node, or never calculated
-  input,      ///< l.x, or the saved input
-  parameter,  ///< l.p
-  output,     ///< l.y, or the saved output
+  input,      ///< stored in l.x, or in the saved input
+  parameter,  ///< stored in l.p
+  output,     ///< stored in l.y, or in the saved output
   output_gradient,
   input_gradient,
   parameter_gradient,
-  saved,   ///< a slot of `saved`, by its number
-  scratch  ///< a slot of `scratch`, by its number
+  saved,   ///< stored in a slot of `saved`; value_memory::slot has its number
+  scratch  ///< stored in a slot of `scratch`; value_memory::slot has its number
 };
 
 template <class Graph>

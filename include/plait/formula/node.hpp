@@ -24,14 +24,14 @@ enum class node_kind : int {
           ///< result
   add,    ///< the sum of two gradients of one value
   multiply,         ///< the product of two values, in the gradient of a scan
-  broadcast,        ///< a number for each row, repeated
+  broadcast,        ///< the number of each row, repeated in several columns
   reduce,           ///< the sum over the last factor of the columns
   sum_of_factors,   ///< the sum over the slower factors of the columns
   weight_gradient,  ///< transposed(x) dy
   column_sum,       ///< the sum over rows
   reshape,   ///< the same value, with its columns divided into other factors, such as 8 into [2, 4]
   part,      ///< one of several equal pieces of the columns
-  concat,    ///< pieces side by side
+  concat,    ///< several values side by side, as the columns of one value
   contract,  ///< a product of two activations that is described by the letters of their dimensions
              ///< (einsum)
   attention,  ///< attention by a kernel of the device; its second result is the log-sum-exp of the

@@ -167,12 +167,12 @@ struct divide {
   static constexpr auto is = algebra::quotient;
   PLAIT_IN_LOOPS PLAIT_HOST_DEVICE constexpr auto operator()(auto a, auto b) const { return a / b; }
 };
-/// Returns x, as a separate value.
+/// A function that returns x, as a separate value.
 struct identity {
   static constexpr auto is = algebra::sum;
   PLAIT_IN_LOOPS PLAIT_HOST_DEVICE constexpr auto operator()(auto x) const { return x; }
 };
-/// Converts an integer to a real number.
+/// A function that converts an integer to a real number.
 struct to_number {
   PLAIT_IN_LOOPS PLAIT_HOST_DEVICE constexpr auto operator()(auto id) const { return id; }
 };

@@ -131,7 +131,7 @@ struct plan_numbers {
   lean_vector<model_parameter> parameters{};
   int slices = 0;
   std::size_t bucket_bytes = 0;
-  int level = 0;  ///< the level of zero<Level>, or 0
+  int level = 0;  ///< the level of zero<Level>; 0 if the policy does not use zero
   std::uint64_t recomputed =
       0;  ///< a hash of the steps that the units recompute; 0 if they recompute nothing
 };
