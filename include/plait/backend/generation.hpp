@@ -79,7 +79,7 @@ class generation {
     bool is_accepted = false;
   };
   [[nodiscard]] virtual carried_state& carried() = 0;
-  /// Returns the number of the part of a replica that this rank has.
+  /// Returns the index of the part of a replica that this rank holds.
   [[nodiscard]] virtual int block() const = 0;
 
   /// For each rank, true if it was accepted in an earlier generation. Ranks that were not accepted

@@ -244,7 +244,8 @@ PLAIT_DECL void check_model(gguf_model const& model) {
                        number_text(scaling.low_frequency_factor)});
 }
 
-/// Takes a number of the weights, which must be the model's if the model has one.
+/// Returns a number that follows from the weights, after a check that the model gives the same
+/// number or none.
 PLAIT_DECL std::size_t agreed(char const* what, std::size_t of_model, std::size_t of_weights) {
   if (of_model != 0 && of_model != of_weights)
     throw input_error(

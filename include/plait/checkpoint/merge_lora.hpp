@@ -82,7 +82,8 @@ template <class Plan>
   return out;
 }
 
-/// The parameters of a model that a merge adds up: which weight each A and each B belongs to.
+/// The LoRA parameters of a model, for a merge: for each matrix A and each matrix B, the weight to
+/// which their product is added.
 class lora_weights {
  public:
   enum class role : int { weight, first, second };

@@ -155,8 +155,8 @@ struct graph {
 
   // ---- Nodes that forward and gradients have ----------------------------------------------------
 
-  /// Returns a node that sums over the last factor, so that its result has one column in this
-  /// factor.
+  /// Returns a node that sums x over the last of the dimensions into which its columns are divided,
+  /// so that the result has one column in this dimension, and multiplies the sums by `factor`.
   [[nodiscard]] constexpr node reduced(int x, double factor) const {
     node out = like(x, node_kind::reduce);
     out.factor = factor;

@@ -245,7 +245,7 @@ struct mistake {
     too_many_parameters,  ///< the formula has `left` parameters
     too_many_leaves,      ///< the formula has `left` leaves, each counted as often as it is read
     too_many_values,      ///< a chain of functions reads more than `left` values
-    too_many_functions,   ///< a chain has more than `left` functions
+    too_many_functions,   ///< a chain has more functions than the limit, which `left` holds
     too_many_nodes,       ///< the formula and its gradients have `left` nodes
     too_many_saved,       ///< the backward needs `left` saved slots
     too_many_scratch      ///< the bodies need `left` scratch slots

@@ -344,8 +344,8 @@ struct plan {
     return training_timetable<schedule_type, stages>(microbatches).stages[std::size_t(stage)].slots;
   }
 
-  /// Returns the places of the activation buffers on a rank of `stage`. A caller that already
-  /// has the stage's passes in a training step can pass them.
+  /// Returns the places of the activation buffers on a rank of `stage`. The second overload is for
+  /// callers that have already computed the stage's passes of a training step.
   static constexpr stage_arena arena_for(int stage, workload const& load) {
     return arena_for(stage, load, passes_of(stage, load));
   }
@@ -365,8 +365,8 @@ struct plan {
     return lay_out_arena<(chunks > 1)>(ir_of<plan>, stage, layout, passes, microbatches, least);
   }
 
-  /// Returns the bytes that a rank of `stage` needs. A caller that already has the stage's passes
-  /// in a training step can pass them.
+  /// Returns the bytes that a rank of `stage` needs. The second overload is for callers that have
+  /// already computed the stage's passes of a training step.
   static constexpr memory_need memory(int stage, workload const& load) {
     return memory(stage, load, passes_of(stage, load));
   }

@@ -40,9 +40,10 @@ template <class Rank>
 /// 4 MiB of gradients over 8 data ranks becomes one all_reduce on the rank's data group. A row over
 /// one rank gets no group, because a program never carries it out.
 ///
-/// Within layers, `move_value` makes the transfers instead, with placements as template arguments.
-/// Only transfer_runner and move_value call communicators, so a trainer sends nothing that is not
-/// in the list. User programs sum their own numbers with `sum_over_world` below.
+/// Within layers, the function `move_value` makes the transfers, with placements as template
+/// arguments. Only transfer_runner and move_value call communicators, so a trainer sends nothing
+/// that is not in the plan's list of transfers. User programs sum their own numbers with
+/// `sum_over_world` below.
 ///
 /// Cost:    the rows are prepared once; a call allocates nothing.
 /// Errors:  the errors of the communicator.

@@ -311,8 +311,8 @@ class device_rows {
   template <class Target>
   void check_targets(index_lengths const& of, Target target) {
     std::int32_t const ignored = 2;
-    // The gradients have columns for the padding of the classes, where the logits have gaps between
-    // rows.
+    // The rows of gradients contain columns for the padding of the classes. In the logits the same
+    // space is a gap between rows.
     auto const at = of.with('t', Target::terms).with('d', of['c'] + row_operands::gap);
     auto const classes = static_cast<std::int32_t>(at['c']);
     row_setting const whole{.lengths = at, .gaps = "logits", .below = classes};

@@ -179,9 +179,8 @@ class node_maker {
     return out;
   }
 
-  /// Computes node i from its operands: `at(value)` returns the numbers of a value. The previous
-  /// contents of the result are lost, unless an element-wise function is computed in the memory of
-  /// an operand.
+  /// Computes node i from its operands: `at(value)` returns the numbers of a value. The result
+  /// overwrites `out`. For an element-wise function, `out` may be the memory of an operand.
   template <class Values>
   void make(int i, Values const& at, numbers& out) const {
     node const& n = g.at[i];

@@ -100,7 +100,7 @@ std::vector<To> converted(From const& from) {
   return out;
 }
 
-/// The data of a plan that `bench` needs, which is a class that runs a model on one rank; one type
+/// The data of a plan that the class `bench` needs to run a model on one rank. The type is the same
 /// for all plans.
 struct bench_plan {
   static_view<planning::parameter_entry> entries;

@@ -60,7 +60,7 @@ class gloo_rendezvous {
   [[nodiscard]] std::chrono::milliseconds left() const;
 
  private:
-  /// The note "writer" of rank 0, one field per line.
+  /// The content of the note "writer", which rank 0 publishes, one field per line.
   struct writer_note {
     std::string number, world_size, job;
     process_mark mark;

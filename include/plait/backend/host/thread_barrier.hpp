@@ -131,8 +131,8 @@ class thread_barrier {
 
   bool has_arrived(int rank, wait const& what) const;
 
-  // Returns true if a rank that `what` awaits has finished or waits, too. Only in this case can
-  // this wait complete a deadlock, so the costly someone_is_stuck() is called only then.
+  // Returns true if a rank that `what` awaits has finished or is itself waiting. Only in this case
+  // can this wait complete a deadlock, so the costly someone_is_stuck() is called only then.
   bool awaits_a_waiting_rank(wait const& what) const;
 
   // Returns true if some rank can never continue (deadlock). A rank can continue if it runs, if its

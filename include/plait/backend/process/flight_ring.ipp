@@ -63,7 +63,7 @@ PLAIT_DECL void flight_ring::beat() noexcept {
 
 PLAIT_DECL void flight_ring::finish(flight_state how, std::string_view text) noexcept {
   if (finished_.exchange(true)) return;
-  beat();  // a process that was stopped may end before its beating thread runs again
+  beat();  // a suspended process may exit after it is resumed, before its heartbeat thread runs
   put(header_->text, text);
   header_->state_ns.store(now(), std::memory_order_relaxed);
   header_->state.store(how, std::memory_order_release);

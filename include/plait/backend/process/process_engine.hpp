@@ -80,9 +80,9 @@ class process_group {
 
   /// Sets the names that error messages use from now on.
   virtual void name(group_names names) { names_ = std::move(names); }
-  /// Sets the call of a communicator for which the next operations are done; messages about a long
-  /// wait name it. The object must stay valid until the next serve(). Null: the next operations
-  /// belong to no call of a communicator.
+  /// Sets the call of a communicator to which the next operations belong; messages about a long
+  /// wait name this call. The object must stay valid until the next serve(). Null: the next
+  /// operations belong to no call of a communicator.
   virtual void serve(detail::collective_call const* call) { call_ = call; }
 
   virtual void barrier() = 0;

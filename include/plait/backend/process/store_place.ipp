@@ -55,9 +55,9 @@ PLAIT_DECL std::string launcher_process(process_ranks const& here) {
   return "";
 }
 
-// Returns a path in the temporary folder that all processes of this start of a job compute without
-// communication and that no other job computes; nullopt unless one launcher has started all of the
-// processes on this machine.
+// Returns a path in the temporary folder that is unique to this launch of the job. All processes of
+// the launch compute the same path without communication. Returns nullopt unless one launcher has
+// started all processes of the job on this machine.
 PLAIT_DECL std::optional<std::filesystem::path> place_of_one_machine(process_ranks const& here,
                                                                      std::string_view user) {
   if (!here.launched || here.local_size != here.world_size) return std::nullopt;

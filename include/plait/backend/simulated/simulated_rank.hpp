@@ -154,7 +154,8 @@ class simulated_rank {
  private:
   struct queue_state {
     std::deque<stream_item> items;
-    vector_clock clock;  // operations that the next operation of the stream knows to have ended
+    vector_clock
+        clock;  // operations that have ended for certain before the stream's next operation
     std::vector<operation_note> notes;
     std::uint32_t notes_forgotten = 0;
     std::vector<vector_clock> records;

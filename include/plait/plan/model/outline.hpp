@@ -344,7 +344,7 @@ template <class... Leaves>
 consteval int count_uses(std::tuple<Leaves...>*) {
   return sum_of_numbers({lists_of<Leaves>::parameters::size...});
 }
-/// The number of parameters that the leaves of a model list together. A leaf within a repeat counts
+/// The total number of parameters in the lists of a model's leaves. A leaf within a repeat counts
 /// once, and a tied parameter counts once for each use.
 template <class Model>
 inline constexpr int parameter_uses = count_uses(static_cast<leaves_of<Model>*>(nullptr));

@@ -91,8 +91,8 @@ struct item_operations {
     return number;
   }
 
-  /// Returns an operation that represents all work before the item, or after it, and that touches
-  /// all buffers of the item.
+  /// Returns an operation for the beginning or the end of the item's list. It represents all work
+  /// outside of the item, earlier or later, which may touch each of the item's buffers.
   constexpr stream_operation edge() const {
     lean_vector<int> all;
     for (int i = 0; i < buffers; ++i) all.push_back(i);

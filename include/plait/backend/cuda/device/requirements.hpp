@@ -24,7 +24,7 @@ inline constexpr int least_nccl_version_of_several = 22600;
 
 /// Formats a version number of NCCL, for example 22809 as "2.28.9".
 [[nodiscard]] inline std::string nccl_version_text(int version) {
-  if (version < 10000)  // versions before 2.9
+  if (version < 10000)  // NCCL before 2.9: major * 1000 + minor * 100 + patch
     return concat({version / 1000, ".", version % 1000 / 100, ".", version % 100});
   return concat({version / 10000, ".", version % 10000 / 100, ".", version % 100});
 }
