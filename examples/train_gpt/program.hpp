@@ -64,8 +64,8 @@ struct weights_sink : tensor_sink {
     writer.write(name, values);
   }
 
-  static plait::save_weights_options options_of(options const& wanted) {
-    plait::save_weights_options out;
+  static plait::ext::save_weights_options options_of(options const& wanted) {
+    plait::ext::save_weights_options out;
     if (wanted.lora > 0) {
       out.only = {lora_names};
       out.names = {{"*", "base_model.model.*"}};  // the names in the files of PEFT

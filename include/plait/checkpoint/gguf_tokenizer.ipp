@@ -20,7 +20,7 @@
 
 namespace plait::detail {
 
-inline constexpr std::size_t most_tokenizer_bytes = 200'000'000, most_config_bytes = 10'000'000;
+inline constexpr std::size_t most_tokenizer_bytes = 200'000'000, most_settings_bytes = 10'000'000;
 
 /// The numbers of the kinds of tokens in GGUF.
 enum class gguf_token : std::int32_t { normal = 1, control = 3, user_defined = 4, unused = 5 };
@@ -43,7 +43,7 @@ class tokenizer_reader {
   explicit tokenizer_reader(std::filesystem::path const& folder)
       : folder_(folder), file_(folder / "tokenizer.json", "tokenizer", most_tokenizer_bytes) {
     if (has("tokenizer_config.json"))
-      config_.emplace(folder / "tokenizer_config.json", "tokenizer config", most_config_bytes);
+      config_.emplace(folder / "tokenizer_config.json", "tokenizer config", most_settings_bytes);
     model_ = object_of("model");
     if (model_ == nullptr) file_.name().refuse("has no model");
     if (auto const type = text_in(*model_, "type"); type != "BPE")
@@ -217,7 +217,8 @@ class tokenizer_reader {
                                    {"sep", "seperator", ""},  // as llama.cpp spells it
                                    {"pad", "padding", ""}}};
     std::optional<json_file> of_model;
-    if (has("config.json")) of_model.emplace(folder_ / "config.json", "config", most_config_bytes);
+    if (has("config.json"))
+      of_model.emplace(folder_ / "config.json", "config", most_settings_bytes);
     std::map<std::string, std::uint64_t, std::less<>> numbers;
     for_each_added([&](json_object const& added, std::string const& token) {
       numbers.emplace(token, file_.find_in(added, "id")->get<std::uint64_t>());
@@ -283,9 +284,9 @@ class tokenizer_reader {
     std::string text = config_text("chat_template");
     if (text.empty() && has("chat_template.jinja")) {
       open_file const file((folder_ / "chat_template.jinja").string(), "chat template");
-      if (file.size() > most_config_bytes)
+      if (file.size() > most_settings_bytes)
         file.name().refuse(
-            concat({"has ", file.size(), " bytes; at most ", most_config_bytes, " are allowed"}));
+            concat({"has ", file.size(), " bytes; at most ", most_settings_bytes, " are allowed"}));
       text.resize(file.size());
       file.read(std::as_writable_bytes(std::span(text)), 0);
     }
