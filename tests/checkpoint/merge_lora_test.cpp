@@ -169,11 +169,11 @@ std::vector<double> sum_of(files::path const& folder, std::string const& prefix,
 
 TEST(MergeLora, RoundsOnceToTheTypeOfTheFile) {
   auto const above = scratch("types");
-  using mixed = precision<bfloat16, float, float>;
+  using mixed = precision<plait::bfloat16, float, float>;
   using tuned_job = job<tuned<3, 5>, tensor_parallel<2>, mixed>;
   launch<tuned_job>(threads{}, [&](auto& rank) {
     auto trainer = plait::trainer<tuned_job>(rank, adamw{.learning_rate = 0.05}, {.seed = 3});
-    train<bfloat16>(trainer, rank);
+    train<plait::bfloat16>(trainer, rank);
     save_weights(trainer, above / "parts");
     save_weights(trainer, above / "f64", {.type = stored_type::f64, .merge_lora = true});
     save_weights(trainer, above / "bf16", {.type = stored_type::bf16, .merge_lora = true});
@@ -191,7 +191,7 @@ TEST(MergeLora, RoundsOnceToTheTypeOfTheFile) {
     auto const narrow = read(above / "bf16", prefix + "weight", in * 24);
     for (std::size_t i = 0; i < expected.size(); ++i) {
       EXPECT_NEAR(wide[i], expected[i], 1e-8) << prefix;  // 5 / 3 has nine digits after the point
-      EXPECT_EQ(float(narrow[i]), float(bfloat16(wide[i]))) << prefix;
+      EXPECT_EQ(float(narrow[i]), float(plait::bfloat16(wide[i]))) << prefix;
     }
   }
   EXPECT_EQ(names_of(above / "only"),

@@ -80,7 +80,7 @@ TEST(GgufElements, AreTheBytesOfTheReference) {
   std::vector<std::uint16_t> halves, of_bfloat16;
   for (float const value : bits_of_all_kinds()) {
     halves.push_back(plait::detail::f16_from_float(value));
-    of_bfloat16.push_back(bfloat16(value).bits);
+    of_bfloat16.push_back(plait::bfloat16(value).bits);
   }
   EXPECT_EQ(halves, as_words(stored.at("F16 words")));
   EXPECT_EQ(of_bfloat16, as_words(stored.at("BF16 words")));
