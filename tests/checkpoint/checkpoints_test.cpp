@@ -24,6 +24,7 @@
 #include <vector>
 
 #include "plait/checkpoint/load_weights.hpp"
+#include "plait/checkpoint/manifest_text.hpp"
 #include "plait/checkpoint/weights_folder.hpp"
 #include "train/small_gpt.hpp"
 

@@ -2,8 +2,8 @@
 // Policies without a meaning.
 // first: this policy says what ranks do but not along which axis
 // first: this policy gives each rank its own samples, but nothing would sum the ranks' gradients;
-// first: this policy is along a context or expert axis but declares no `forms`
 // first: this policy declares `forms`, the dimensions that layers may cut, but its axis is not a
+// first: this policy is along a context or expert axis but declares no `forms`
 // first: this policy places samples wrongly
 // first: this policy names an axis but not its number of ranks
 #include <type_traits>
