@@ -23,7 +23,7 @@ PLAIT_DECL void require_private(open_file const& file) {
         {"belongs to user ", found.st_uid, ", not to user ", ::geteuid(), " of this process"}));
   if ((found.st_mode & 077u) != 0)
     file.name().refuse(
-        "may be used by other users; remove that right (chmod 600), and write another secret into "
+        "may be used by other users; remove that right (chmod 600), and write a new password into "
         "the file, because they may have read this one");
 }
 
