@@ -77,8 +77,8 @@ TEST_F(PasswordFile, TellsNothingOfWhatIsWrong) {
   for (::mode_t const mode : {0640u, 0604u, 0620u, 0610u, 0601u}) {
     write("secret", mode);
     expect(
-        "may be used by other users; remove that right (chmod 600), and write another "
-        "secret into the file, because they may have read this one");
+        "may be used by other users; remove that right (chmod 600), and write a new "
+        "password into the file, because they may have read this one");
   }
   fs::remove(path());
   fs::create_directory(path());
