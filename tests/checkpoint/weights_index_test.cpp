@@ -119,7 +119,7 @@ TEST(WeightsIndex, DamagedFoldersAreRefusedInOneSentence) {
   std::string const norm = "\"model.norm.weight\": \"model-00003-of-00003.safetensors\"";
   std::string const says_norm = "states that tensor 'model.norm.weight' is in ";
   std::string const outside =
-      ", which is not to the name of a file in the folder of the index (only letters, digits and . "
+      ", which is not the name of a file in the folder of the index (only letters, digits and . "
       "_ - are allowed)";
   std::vector<damage> const all{
       {[](auto const& folder) {

@@ -17,6 +17,8 @@
 #include <thread>
 #include <utility>
 
+#include "plait/core/error.hpp"
+
 namespace {
 
 using plait::detail::gloo_rendezvous;
