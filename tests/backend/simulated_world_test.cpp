@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "plait/backend/simulated/race_error.hpp"
 #include "plait/backend/simulated/simulated.hpp"
 
 namespace {

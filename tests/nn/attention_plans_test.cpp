@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "nn/same_outcome.hpp"
+#include "plait/backend/simulated/race_error.hpp"
 #include "plait/backend/simulated/simulated.hpp"
 #include "plait/data/batches.hpp"
 #include "plait/data/byte_text.hpp"

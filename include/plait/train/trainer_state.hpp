@@ -78,11 +78,6 @@ class trainer_state final : public saved_state {
   void refuse_joining_ranks(function_reference<std::string(int, int)> wrong) const override {
     plait::execution::refuse_joining_ranks(of_.rank.generation(), wrong);
   }
-  void require_same(std::string const& subject,
-                    function_reference<rank_difference(int, int)> differ) const override {
-    plait::execution::require_same(of_.rank.generation(), std::size_t(world_size()), subject,
-                                   differ);
-  }
   [[nodiscard]] std::size_t element_bytes() const override { return sizeof(element); }
   [[nodiscard]] std::vector<std::pair<std::string, std::string>> settings() const override {
     auto out = settings_of<plan>(of_.rule, of_.options, of_.rank.grid());

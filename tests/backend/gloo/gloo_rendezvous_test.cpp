@@ -17,6 +17,7 @@
 #include <thread>
 #include <utility>
 
+#include "plait/backend/process/process_engine.hpp"
 #include "plait/core/error.hpp"
 
 namespace {

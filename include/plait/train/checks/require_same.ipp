@@ -39,7 +39,16 @@ PLAIT_DECL void refuse_joining_ranks(generation* now,
 PLAIT_DECL void require_same(generation* now, std::size_t ranks, std::string const& subject,
                              function_reference<rank_difference(int, int)> differ,
                              std::string const& advice) {
-  refuse_joining_ranks(now, [&](int rank, int reference) {
+  require_same_or(
+      [now](function_reference<std::string(int, int)> wrong) { refuse_joining_ranks(now, wrong); },
+      ranks, subject, differ, advice);
+}
+
+PLAIT_DECL void require_same_or(
+    function_reference<void(function_reference<std::string(int, int)>)> refuse, std::size_t ranks,
+    std::string const& subject, function_reference<rank_difference(int, int)> differ,
+    std::string const& advice) {
+  refuse([&](int rank, int reference) {
     auto const found = differ(rank, reference);
     return found.name.empty() ? std::string{}
                               : concat({subject, ": ", found.name, " is ", found.mine, " here and ",

@@ -14,7 +14,6 @@
 #include "plait/core/namespaces.hpp"
 #include "plait/layer/parameter.hpp"
 #include "plait/plan/sharding/parameter_blocks.hpp"
-#include "plait/train/checks/require_same.hpp"
 
 namespace plait::ext {
 
@@ -171,14 +170,6 @@ class saved_state {
   /// Errors: refused_rank, generation_ended.
   virtual void refuse_joining_ranks(ext::function_reference<std::string(int, int)> wrong) const {
     (void)wrong;
-  }
-  /// Checks that all ranks have the same values; see execution::require_same.
-  ///
-  /// Errors: input_error on all ranks, refused_rank, generation_ended.
-  virtual void require_same(
-      std::string const& subject,
-      ext::function_reference<execution::rank_difference(int, int)> differ) const {
-    execution::require_same(nullptr, std::size_t(world_size()), subject, differ);
   }
 };
 
