@@ -323,7 +323,6 @@ PLAIT_DECL void checkpoints::compare_options() const {
   using execution::rank_difference;
   auto const all = state_->of_all_ranks(detail::numbers_of(options_));
   auto const best = state_->of_all_ranks(said(0, 0, options_.best.text()));
-  auto const refuse = [&](auto wrong) { state_->refuse_joining_ranks(wrong); };
   auto const differ = [&](int rank, int other) -> rank_difference {
     auto const &one = all[std::size_t(rank)], &two = all[std::size_t(other)];
     for (std::size_t i = 0; i < one.size(); ++i)
@@ -333,7 +332,11 @@ PLAIT_DECL void checkpoints::compare_options() const {
     if (mine == others) return {};
     return {".best", detail::in_quotes(mine), detail::in_quotes(others)};
   };
-  execution::require_same_or(refuse, all.size(), "checkpoint_options", differ);
+  constexpr char const* subject = "checkpoint_options";
+  state_->refuse_joining_ranks([&](int rank, int reference) {
+    return execution::joining_text(subject, differ(rank, reference));
+  });
+  execution::require_same(nullptr, all.size(), subject, differ);
 }
 
 PLAIT_DECL std::uint64_t checkpoints::next() const {

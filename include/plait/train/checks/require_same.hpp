@@ -45,11 +45,9 @@ struct rank_difference {
 [[gnu::cold]] void require_same(generation* now, std::size_t ranks, std::string const& subject,
                                 function_reference<rank_difference(int, int)> differ,
                                 std::string const& advice = {});
-/// Does the same for callers without a generation. `refuse(wrong)` calls refuse_joining_ranks.
-[[gnu::cold]] void require_same_or(
-    function_reference<void(function_reference<std::string(int, int)>)> refuse, std::size_t ranks,
-    std::string const& subject, function_reference<rank_difference(int, int)> differ,
-    std::string const& advice = {});
+/// Returns the sentence for a joining rank that differs from the job; "" if no value differs.
+[[nodiscard]] [[gnu::cold]] std::string joining_text(std::string const& subject,
+                                                     rank_difference const& found);
 
 }  // namespace plait::execution
 

@@ -36,24 +36,17 @@ PLAIT_DECL void refuse_joining_ranks(generation* now,
   if (any) now->refuse(why);
 }
 
+PLAIT_DECL std::string joining_text(std::string const& subject, rank_difference const& found) {
+  if (found.name.empty()) return "";
+  return concat(
+      {subject, ": ", found.name, " is ", found.mine, " here and ", found.other, " in the job"});
+}
+
 PLAIT_DECL void require_same(generation* now, std::size_t ranks, std::string const& subject,
                              function_reference<rank_difference(int, int)> differ,
                              std::string const& advice) {
-  require_same_or(
-      [now](function_reference<std::string(int, int)> wrong) { refuse_joining_ranks(now, wrong); },
-      ranks, subject, differ, advice);
-}
-
-PLAIT_DECL void require_same_or(
-    function_reference<void(function_reference<std::string(int, int)>)> refuse, std::size_t ranks,
-    std::string const& subject, function_reference<rank_difference(int, int)> differ,
-    std::string const& advice) {
-  refuse([&](int rank, int reference) {
-    auto const found = differ(rank, reference);
-    return found.name.empty() ? std::string{}
-                              : concat({subject, ": ", found.name, " is ", found.mine, " here and ",
-                                        found.other, " in the job"});
-  });
+  refuse_joining_ranks(
+      now, [&](int rank, int reference) { return joining_text(subject, differ(rank, reference)); });
   for (int rank = 1; rank < static_cast<int>(ranks); ++rank)
     if (auto const found = differ(0, rank); !found.name.empty())
       throw input_error({subject, ": the ranks differ in ", found.name, ": ", found.mine,
