@@ -221,7 +221,7 @@ TEST(Mistakes, ANumberOutOfItsRangeIsRefusedWhereItIsGiven) {
   lines.push_back(
       {made_with(sgd{}, {.rate = [](std::int64_t) { return 30.0; }}),
        "trainer_options::rate returned 30 at step 0; this is not a learning rate but the "
-       "factor that the optimizer's learning_rate is multiplied by"});
+       "factor by which the optimizer's learning_rate is multiplied"});
   lines.push_back(
       {made_with(sgd{}, {.rate = rates::linear(10, 1.5)}), "rate returned 1.05 at step 1"});
   for (auto const& [run, words] : lines) {
