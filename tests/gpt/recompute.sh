@@ -53,5 +53,5 @@ refused "is not built for size 'tiny' in precision 'double' on backend 'host' wi
   --precision double --recompute all
 refused '-D PLAIT_GPT_RECOMPUTE_MODELS=tiny.double -D PLAIT_GPT_RECOMPUTE_PLANS_tiny.double=serial' \
   --precision double --recompute all
-refused 'both --recompute and --reproducible' --recompute all --reproducible 12
+refused '--recompute together with --reproducible' --recompute all --reproducible 12
 ((failures == 0))

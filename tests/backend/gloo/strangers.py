@@ -81,7 +81,7 @@ def code(key, what, rendezvous, ranks, addresses, question, answer):
     for rank in ranks:
         fields += [b"%d" % rank, addresses[rank]]
     fields += [question, answer]
-    return hmac.new(key, b"".join(struct.pack("<Q", len(field)) + field for field in fields), hashlib.sha256).hash()
+    return hmac.new(key, b"".join(struct.pack("<Q", len(field)) + field for field in fields), hashlib.sha256).digest()
 
 
 class Member:
