@@ -81,7 +81,7 @@ first=$!
 for ((tries = 0; tries < 3000; ++tries)); do (($(cat steps.csv 2>/dev/null | wc -l) < 4)) || break; sleep 0.02; done
 "$train_gpt" --data "$text" --generate 0 --steps 1 --checkpoint stopped >out 2>second &&
   complain "two jobs on one folder are no error"
-[[ $(wc -l <second) == 1 ]] && grep -q "folder of checkpoints 'stopped' is in use: another job, or another .checkpoints. of this program, writes there" second ||
+[[ $(wc -l <second) == 1 ]] && grep -q "folder of checkpoints 'stopped' is in use: another job, or another .checkpoints. object of this program, writes there" second ||
   complain "two jobs on one folder: $(cat second)"
 kill -TERM "$first"
 wait "$first"
