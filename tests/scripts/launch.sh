@@ -259,8 +259,8 @@ refuses 'which program' -n 2
 refuses "there is no program 'no_such_program' in PATH" -n 2 no_such_program
 refuses "there is no program './no" -n 2 ./no_such_program
 refuses 'there is no program .text. in PATH; write ./text' -n 2 text
-refuses "'./text' is no program" -n 2 ./text
-refuses "'/' is no program" -n 2 /
+refuses "'./text' is not an executable program" -n 2 ./text
+refuses "'/' is not an executable program" -n 2 /
 refuses 'rank 0 cannot be started: Exec format error' -n 2 ./binary
 refuses "unknown option '--grac'" --grac 3 -n 2 true
 refuses '--grace takes a number of seconds' -n 2 --grace soon true

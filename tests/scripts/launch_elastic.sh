@@ -160,7 +160,7 @@ END
 code=0
 TMPDIR="$long" "$python" -I -S small.py "$launcher" --elastic 1:1 true 2>err || code=$?
 check "a long name for a socket" test "$code" = 2
-check "a long name for a socket" says '^launch: the folder .* has too long a name for a socket in it; TMPDIR names'
+check "a long name for a socket" says '^launch: the folder .* has too long a name for a socket in it; set TMPDIR to another folder'
 check "a long name for a socket" test -z "$(ls "$long")"
 rmdir "$long"
 
