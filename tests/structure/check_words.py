@@ -248,11 +248,11 @@ def planted(headers, pages):
     plant(mesh, "/// The coordinates of a rank", "/// The coordinates of whoever asks", "'whoever' in a doc comment")
     for header, comment, name in [
             ("placement/placement.hpp", "/// True if each rank holds a block.\n", "function plait::ext::is_shard"),
-            ("plan/explain.hpp", "/// Options of `explain` that add to its text.\n", "type plait::ext::explain_options"),
+            ("plan/explain.hpp", "/// Options of `explain` for additional text.\n", "type plait::ext::explain_options"),
             ("nn/linear.hpp", "/// Options of a linear layer.\n", "type plait::nn::linear_options"),
             ("train/options/rates.hpp", "/// A factor of 1 at every step.\n", "type plait::rates::constant"),
-            ("train/measures/measures.hpp", "/// The mean loss of the data set. For a single batch, `evaluate` of the batch returns the same\n/// number.\n", "type plait::measures::mean_loss"),
-            ("testing/layer_options.hpp", "/// The numbers with which `check_layer` runs; the defaults suit most layers.\n",
+            ("train/measures/measures.hpp", "/// The mean loss of the data set. For a data set of a single batch, it equals the result of\n/// trainer.evaluate(batch).\n", "type plait::measures::mean_loss"),
+            ("testing/layer_options.hpp", "/// The settings with which `check_layer` runs; the defaults suit most layers.\n",
              "type plait::testing::layer_options")]:
         plant("include/plait/" + header, comment, "", "no sentence says what the " + name)
     plant("docs/policies.md", "## Your own policy", "## A policy of one's own", "docs/policies.md")
