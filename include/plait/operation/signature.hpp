@@ -230,16 +230,18 @@ constexpr placement placement_in_cut(operand const& of, char index, int parts) {
 /// The reasons why an operation cannot run on operands with the given placements.
 enum class misplacement : int {
   none,
-  cut_of_whole,   ///< an index is cut although the operation needs it whole on each rank
-  cut_otherwise,  ///< an operand is cut along a dimension of length 1, or into a number of parts
-                  ///< that does not fit the parts of the dimension
-  unlike_cut,     ///< the placement of an operand does not fit the index along which another
-                  ///< operand is cut
-  unreduced,      ///< a result lacks the cut index, but is not declared partial or partial_max
-  mixed,          ///< no operand is cut, but some are invariant and others replicate
-  of_summands,    ///< an operand is partial, but the operation is not linear in it or the placement
-                  ///< of another operand does not fit
-  not_summed      ///< the operation is linear in a partial operand, but a result is not partial
+  cut_of_whole,  ///< an index is cut although the operation needs it whole on each rank
+  /// An operand is cut along a dimension of length 1, or into a number of parts that does not fit
+  /// the parts of the dimension.
+  cut_otherwise,
+  unlike_cut,  ///< the placement of an operand does not fit the index along which another
+               ///< operand is cut
+  unreduced,   ///< a result lacks the cut index, but is not declared partial or partial_max
+  mixed,       ///< no operand is cut, but some are invariant and others replicate
+  /// An operand is partial, but the operation is not linear in it, or another operand has a
+  /// placement that does not fit.
+  of_summands,
+  not_summed  ///< the operation is linear in a partial operand, but a result is not partial
 };
 
 /// The placement of an argument that has none, such as labels. It differs from all placements of

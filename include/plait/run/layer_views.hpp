@@ -51,7 +51,7 @@ struct formed_layer {
   static constexpr planning::value input{info.inputs[Index], inputs_at[Index]};
 };
 
-/// The placeholder for the layer of an epilogue if there is no epilogue. An epilogue is an
+/// The type that replaces the layer of an epilogue if there is no epilogue. An epilogue is an
 /// element-wise layer that a product computes while it stores its result: in a forward the layer
 /// after the product, in a backward the layer before it.
 struct no_epilogue {};

@@ -63,7 +63,7 @@ template <class Plan, int Number>
 using single_node_of =
     single_node<facts_of<Plan>(Number), typename work_of_node<Plan, Number>::type>;
 
-/// The placeholder for an optional node of a node_code, such as an epilogue, that does not exist.
+/// The type that replaces an optional node of a node_code, such as an epilogue, if it is missing.
 struct no_node {
   using work = no_epilogue;
 };
