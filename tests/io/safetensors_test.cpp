@@ -559,7 +559,7 @@ TEST_F(Safetensors, AFileOfAnotherKindIsCalledWhatItIs) {
   EXPECT_EQ(is(std::string("\0\5\x16\7\0\2", 6)), " is an AppleDouble file");
   EXPECT_EQ(is("\n<!doctype HTML>"), " is a page in HTML");
   EXPECT_EQ(is("{\"weight_map\": {}}"), " is a text in JSON");
-  EXPECT_EQ(is("no weights at all").substr(0, 27), " states that its header has ");
+  EXPECT_EQ(is("no weights at all").substr(0, 28), " states that its header has ");
   auto const moved = folder_ / "__0_0.distcp";
   std::filesystem::rename(path_, moved);
   path_ = moved;

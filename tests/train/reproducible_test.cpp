@@ -276,7 +276,7 @@ TEST(Reproducible, RefusesWhatDoesNotFit) {
       "30 samples cannot be divided equally into the 12 slices of reproducible<12>", [&] {
         launch<with>(threads{}, [&](auto& rank) { batches(data, global_batch<30>{}, rank); });
       });
-  expect_refused("got a batch of 1 microbatches, beginning with slice 0 of 0 on", [&] {
+  expect_refused("got a batch of 1 microbatches, beginning with slice 0 of 0; the job is reproducible<12>", [&] {
     launch<with>(threads{}, [&](auto& rank) {
       auto trainer = plait::trainer<with>(rank, sgd{});
       device_batch<host_memory> batch;

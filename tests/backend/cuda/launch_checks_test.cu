@@ -129,7 +129,7 @@ TEST_F(RendezvousFile, IsOfOneJob) {
   expect_text(refusal_to_read(file, 4), "has 3 bytes, not 4");
   expect_text(refusal_to_read(file, 2), "has 3 bytes, not 2");
   expect_text(refusal_to_read(plait::ext::rendezvous_file(path, "job 8, another")),
-              "is of job 'job\\\\n7', this process is of job 'job 8, another'");
+              "is of job 'job\\\\n7', but this process is of job 'job 8, another'");
   expect_text(refusal_to_read(plait::ext::rendezvous_file(path)), "this process is of job ''");
   file.remove();
   EXPECT_TRUE(std::filesystem::is_empty(folder));
