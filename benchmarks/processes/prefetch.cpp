@@ -121,8 +121,8 @@ void print_medians(int pairs, bool in_turn) {
       auto const& one = all.at(number++);
       return seconds([&] {
         auto const mine = parts.calls();
-        auto work = parts.begin(one, execution::trainer_program::whole_step);
-        work.run(walked);
+        auto frame = parts.begin(one, execution::trainer_program::whole_step);
+        parts.executor.run(walked, frame);
         parts.read_report();
         ++parts.held.step;
       });

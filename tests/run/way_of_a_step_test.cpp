@@ -54,7 +54,8 @@ namespace {
 
 using namespace way_of_a_step;
 
-/// A function without the arguments of templates and its own: "plait::execution::step_work::run".
+/// A function without the arguments of templates and its own:
+/// "plait::execution::trainer_executor::run".
 std::string short_name(std::string const& name) {
   std::string out;
   int depth = 0;

@@ -304,9 +304,9 @@ std::vector<faulty_outcome> step_by(listed_program const& with, auto const& back
     auto all = batches(text, global_batch<16>{}, rank, {.microbatches = 2});
     auto const mine = parts.calls();
     auto const batch = all.at(0);
-    auto work = parts.begin(batch, plait::execution::trainer_program::whole_step);
+    auto frame = parts.begin(batch, plait::execution::trainer_program::whole_step);
     plait::execution::step_executor<rank_type> program(rank, with.list, with.program);
-    work.run(program);
+    parts.executor.run(program, frame);
     auto const report = parts.read_report();
     std::vector<double> weights(parts.store.layout().kept_count());
     rank.device().download(parts.store.compute_parameters(), weights.data(),

@@ -44,9 +44,9 @@ std::string found_in_step(auto change, auto look) {
       auto all = batches(text, global_batch<24>{}, rank, {.microbatches = 2});
       auto const mine = parts.calls();
       auto const batch = all.at(0);
-      auto work = parts.begin(batch, plait::execution::trainer_program::whole_step);
+      auto frame = parts.begin(batch, plait::execution::trainer_program::whole_step);
       plait::execution::step_executor<rank_type> program(rank, changed.list, changed.program);
-      work.run(program);
+      parts.executor.run(program, frame);
       parts.read_report();
       look(parts);
     });

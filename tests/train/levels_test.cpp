@@ -237,9 +237,9 @@ std::vector<double> steps_by(listed_program const& with) {
     for (std::uint64_t step = 0; step < 2; ++step) {
       auto const mine = parts.calls();
       auto const batch = all.at(step);
-      auto work = parts.begin(batch, plait::execution::trainer_program::whole_step);
+      auto frame = parts.begin(batch, plait::execution::trainer_program::whole_step);
       plait::execution::step_executor<rank_type> program(rank, with.list, with.program);
-      work.run(program);
+      parts.executor.run(program, frame);
       auto const report = parts.read_report();
       out.insert(out.end(), {report.loss, report.gradient_norm});
       ++parts.held.step;

@@ -78,14 +78,14 @@ std::vector<rank_outcome> step_by(step_program const& program) {
     auto all = batches(text, global_batch<8>{}, rank, {.microbatches = 2});
     auto const mine = parts.calls();
     auto const batch = all.at(0);
-    auto work = parts.begin(batch, execution::trainer_program::whole_step);
+    auto frame = parts.begin(batch, execution::trainer_program::whole_step);
     // Memory that is asked for again still has what the last step left there.
-    auto const squares = parts.memory.norm_partials();
+    auto const squares = parts.executor.memory().norm_partials();
     rank.device().on(stream::compute).fill(0.0, squares.data(), squares.size());
     auto const list =
         execution::transfers_on<tied_job::plan_type>(rank, step_load, job_part::training);
     execution::step_executor<rank_type> with(rank, list, program);
-    work.run(with);
+    parts.executor.run(with, frame);
     auto const report = parts.read_report();
     double const* const seen = parts.store.compute_parameters();
     out[std::size_t(rank.world_rank())] = {

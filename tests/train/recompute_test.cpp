@@ -190,8 +190,9 @@ std::string report_without(int step) {
       auto const mine = parts.calls();
       auto const batch = all.at(0);
       if (step >= 0) parts.passes_for(batch, true).recomputed_nodes()[std::size_t(step)] = 0;
-      auto work = parts.begin(batch, execution::trainer_program::whole_step);
-      work.run(parts.passes.program(execution::trainer_program::whole_step));
+      auto frame = parts.begin(batch, execution::trainer_program::whole_step);
+      parts.executor.run(parts.executor.passes.program(execution::trainer_program::whole_step),
+                         frame);
       parts.read_report();
     });
   } catch (std::exception const& e) {

@@ -109,15 +109,15 @@ class trainer_on {
     auto const mine = of_.calls();
     of_.hooks.before_step([&](int signal) { of_.hooks.at_end(signal, of_.report_before()); });
     caught_signal::ends_waits here(of_.options.stop != nullptr);
-    auto work = of_.begin(batch, trainer_program::whole_step);
-    auto& program = of_.passes.program(trainer_program::whole_step);
+    auto with = of_.begin(batch, trainer_program::whole_step);
+    auto& program = of_.executor.passes.program(trainer_program::whole_step);
     // All three conditions have the same value on all ranks. This is necessary, because a recorded
     // collective on one rank must not meet an unrecorded collective on another rank.
     if (of_.options.replay && batch.description != nullptr && batch.missing_samples == 0)
-      of_.rank.device().replay(of_.passes.recorded(batch.description->number),
-                               [&] { work.run(program); });
-    else work.run(program);
-    numbers now = of_.read_numbers();
+      of_.rank.device().replay(of_.executor.passes.recorded(batch.description->number),
+                               [&] { of_.executor.run(program, with); });
+    else of_.executor.run(program, with);
+    numbers now = of_.executor.read_numbers();
     if (std::isnan(now.gradient_scale)) ++now.skipped;  // the update was left out
     auto report = report_of<terms>(now, of_.held.step);
     report.waited = batch.waited;
@@ -165,8 +165,8 @@ class trainer_on {
   /// reads them.
   step_report gradients_of(given_batch batch) {
     auto const mine = of_.calls();
-    auto work = of_.begin(batch, trainer_program::only_gradients);
-    work.run(of_.passes.program(trainer_program::only_gradients));
+    auto with = of_.begin(batch, trainer_program::only_gradients);
+    of_.executor.run(of_.executor.passes.program(trainer_program::only_gradients), with);
     return of_.read_report();
   }
 
@@ -174,7 +174,7 @@ class trainer_on {
   /// computed.
   double evaluate(given_batch batch) {
     auto const mine = of_.calls();
-    return report_of<terms>(of_.evaluate(batch), of_.held.step).loss;
+    return report_of<terms>(of_.run(batch, trainer_program::only_loss), of_.held.step).loss;
   }
 
   /// Evaluates all samples of a data set and returns the value of each measure, as a tuple, the
@@ -205,7 +205,7 @@ class trainer_on {
       auto const add = [&](numbers const& seen) {
         sums.add_loss(report_of<terms>(seen, of_.held.step).terms, seen.label_count);
       };
-      if constexpr (count == 0) add(of_.evaluate(given_batch(batch)));
+      if constexpr (count == 0) add(of_.run(given_batch(batch), trainer_program::only_loss));
       else add(of_.measure(given_batch(batch), load, sums.adder(batch)));
     }
     if constexpr (count > 0) of_.sum_measured(load, sums.numbers());

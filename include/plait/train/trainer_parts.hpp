@@ -14,34 +14,27 @@
 #include "plait/core/lean_vector.hpp"
 #include "plait/core/macros.hpp"
 #include "plait/plan/model/workload.hpp"
-#include "plait/plan/report/memory_text.hpp"
 #include "plait/plan/schedule/transfers.hpp"
 #include "plait/run/forward_watch.hpp"
 #include "plait/run/prediction.hpp"
-#include "plait/run/slice_sums.hpp"
 #include "plait/run/stage_executor.hpp"
-#include "plait/run/step_executor.hpp"
-#include "plait/run/transfer_runner.hpp"
 #include "plait/tensor/batch.hpp"
 #include "plait/train/checks/batch_checks.hpp"
 #include "plait/train/checks/not_finite.hpp"
 #include "plait/train/checks/set_up_checks.hpp"
-#include "plait/train/gradients.hpp"
 #include "plait/train/hooks/averages.hpp"
 #include "plait/train/hooks/buffers.hpp"
 #include "plait/train/hooks/signal_votes.hpp"
 #include "plait/train/hooks/step_hook.hpp"
 #include "plait/train/hooks/trainer_generation.hpp"
 #include "plait/train/measures/loss_terms.hpp"
-#include "plait/train/measures/summed_numbers.hpp"
-#include "plait/train/options/rates.hpp"
 #include "plait/train/options/trainer_options.hpp"
 #include "plait/train/state/imported_values.hpp"
 #include "plait/train/state/parameter_store.hpp"
 #include "plait/train/state/state_ages.hpp"
 #include "plait/train/state/step_memory.hpp"
 #include "plait/train/state/training_state.hpp"
-#include "plait/train/step_work.hpp"
+#include "plait/train/trainer_executor.hpp"
 #include "plait/train/trainer_passes.hpp"
 #include "plait/train/work_between_steps.hpp"
 
@@ -50,10 +43,11 @@ namespace plait::execution {
 /// The parts of a trainer: parameters, optimizer, executor and hooks. trainer_on has the functions
 /// that programs call; this class has the state and the work that these functions share. The
 /// constructor makes the parts and does not communicate; set_up() does all communication that
-/// precedes the first step. A step is then three calls: begin() counts the labels of the batch and
-/// uploads the numbers of the step, work_type::run() enqueues the operations of its program, and
-/// read_numbers() waits for the device and downloads the loss. Parts that training itself does not
-/// need, such as averages, are hooks. The list of hooks is known at compile time.
+/// precedes the first step. A step is then three calls: begin() checks the batch and uploads the
+/// numbers of the step, trainer_executor::run() enqueues the operations of its program, and
+/// trainer_executor::read_numbers() waits for the device and downloads the loss. Parts that
+/// training itself does not need, such as averages, are hooks. The list of hooks is known at
+/// compile time.
 ///
 /// Threads: used by the one thread that runs the rank.
 template <class Job, class Rank, class Optimizer>
@@ -67,7 +61,6 @@ class trainer_parts {
   using terms = loss_terms<plan, typename Job::element>;
   using numbers = step_scalars<Optimizer, terms::count>;
   using passes_type = stage_executor<Job, Rank>;
-  using work_type = step_work<trainer_parts>;
   using batch_type = device_batch<typename device_type::memory>;
   using elements = element_types<typename Job::element, typename Job::parameter_element,
                                  typename Job::gradient_element>;
@@ -93,15 +86,7 @@ class trainer_parts {
         store(on, facts_of_plan<plan>, parameters_on<plan>(on), held.arenas, Optimizer::states,
               chosen.average > 0),
         averaged(on, facts_of_plan<plan>, store, held.arenas, chosen.average),
-        memory(on.device(), lay_out_numbers<plan>(on.stage(), on.grid()),
-               squares_ranges<plan>(store.local(), store.owned(), on.coordinates()),
-               plan::norm_partial_count()),
-        sums(memory.numbers(), memory.of_slices()),
-        slices(on, ir_of<plan>, store.layout(), store.slices(), store.gradients()),
-        passes(on, store,
-               {.clips = needs_norm(options),
-                .checks_loss = options.on_not_finite != trainer_options::not_finite::train_on,
-                .masks_loss = hooks.gives_votes()}) {}
+        executor(on, rule, options, store, hooks) {}
   trainer_parts(trainer_parts const&) = delete;
   trainer_parts& operator=(trainer_parts const&) = delete;
   [[gnu::cold]] ~trainer_parts() = default;
@@ -123,31 +108,28 @@ class trainer_parts {
   [[gnu::cold]] void set_up() {
     auto const mine = calls();
     if (!generation_.take_over(store, options.average > 0, name())) start();
-    lay_out_updates();
+    executor.lay_out_updates(held.ages);
     generation_.introduce(gather_numbers());
     if (rank.world_size() > 1)
       compare_trainers(gather_numbers(), numbers_to_compare<plan>(rank.grid()), number_, rule,
                        options, rank.device().kind());
     generation_.meet(
         gather_numbers(), {.optimizer_states = Optimizer::states, .averages = options.average > 0},
-        name(), [this](numbers const& last) { catch_up(last); }, [this] { start(); });
+        name(),
+        [this](numbers const& last) { executor.catch_up(last, held.step, held.ages.oldest()); },
+        [this] { start(); });
     if constexpr (plan::is_elastic)
-      lay_out_updates();  // this rank may have received its ages from another rank
+      executor.lay_out_updates(
+          held.ages);  // this rank may have received its ages from another rank
   }
 
-  /// Computes the loss of a batch.
-  numbers const& evaluate(batch_type const& batch) {
-    auto work = begin(batch, trainer_program::only_loss);
-    work.run(passes.program(trainer_program::only_loss));
-    return read_numbers();
-  }
   /// Computes the loss of a batch and, on the ranks that measure, calls each(row, outputs) for each
   /// row of its outputs.
   template <class Each>
   [[gnu::cold]] numbers const& measure(batch_type const& batch, workload const& load, Each each) {
-    auto work = begin(batch, trainer_program::measured_loss);
-    auto made = outputs_.measured(rank, passes_for(batch, false), batch, load, each);
-    auto program = passes.measured_program(load);
+    auto with = begin(batch, trainer_program::measured_loss);
+    auto made = outputs_.measured(rank, with.passes, batch, load, each);
+    auto program = executor.passes.measured_program(load);
     for (auto const& reached : program) {
       auto const& now = reached.now;
       bool const is_row = now.row >= 0;
@@ -155,11 +137,11 @@ class trainer_parts {
                  : now.what == operation_kind::take)
         made.gather_output();
       else if (now.what == operation_kind::measure) made.measure(now.microbatch);
-      else if (is_row) work.transfer(program.transfers(), now);
-      else if (is_pass(now.what)) passes_for(batch, false).run(now, work.frame);
-      else work.compute(now);
+      else if (is_row) executor.transfer(program.transfers(), now, with);
+      else if (is_pass(now.what)) with.passes.run(now, with.frame);
+      else executor.compute(now, with);
     }
-    return read_numbers();
+    return executor.read_numbers();
   }
   /// Begins an evaluation of a data set. `measures`: the names of the measures, which must be equal
   /// on all ranks.
@@ -178,7 +160,7 @@ class trainer_parts {
         ready.frame_of(batch, context_for(batch, false), {}, 0, passes_type::all_items - 1);
     auto const program = which == predicted::of_all ? trainer_program::outputs_of_all
                                                     : trainer_program::outputs_of_rank;
-    return outputs_.run(rank, passes.program(program), ready, frame, which);
+    return outputs_.run(rank, executor.passes.program(program), ready, frame, which);
   }
 
   /// Returns the report of the last step, or nullopt; see trainer_on::last_report.
@@ -194,11 +176,11 @@ class trainer_parts {
 
   /// Returns an object through which ranks exchange small lists of numbers, to compare them.
   [[nodiscard]] [[gnu::cold]] number_gather gather_numbers() const {
-    return {rank, facts_of_plan<plan>, memory.agreed()};
+    return {rank, facts_of_plan<plan>, executor.memory().agreed()};
   }
 
   PLAIT_IN_LOOPS passes_type& passes_for(batch_type const& batch, bool trains) {
-    return passes.get(
+    return executor.passes.get(
         trains, batch,
         [&] {
           return workload{.rows = batch.rows(),
@@ -213,30 +195,25 @@ class trainer_parts {
 
   /// Begins a program on a batch: checks the batch, makes the passes for its shape, and uploads the
   /// numbers that change from step to step.
-  work_type begin(batch_type const& batch, trainer_program what) {
+  auto begin(batch_type const& batch, trainer_program what) {
     bool const trains = what <= trainer_program::only_gradients;
-    if constexpr (plan::slices > 0) require_slices(batch, slices.mine(), plan::slices, name());
+    if constexpr (plan::slices > 0) require_slices(batch, executor.slices(), plan::slices, name());
     check(batch, trains);
     if (trains) averaged.begin_step(what == trainer_program::whole_step);
     else averaged.gather_parameters();
     auto& ready = passes_for(batch, trains);
-    numbers now;
-    now.skipped = held.last.skipped;
-    now.step = static_cast<std::uint32_t>(held.step);
-    now.optimizer = rule.numbers_of(held.ages.oldest(), rate_at(options, held.step));
     if (trains) held.is_ready = false;
-    now.stop = hooks.votes();
-    sums.upload(rank, batch, now);
-    if (!younger_.empty()) upload_of_younger();
-    return {*this, ready, batch, context_for(batch, trains), what == trainer_program::whole_step};
+    executor.upload(batch, {.skipped = held.last.skipped}, held.step, held.ages.oldest());
+    return executor.frame_of(ready, batch, context_for(batch, trains),
+                             what == trainer_program::whole_step);
   }
-
-  numbers const& read_numbers() {
-    rank.device().download(memory.numbers(), &last_read_, sizeof last_read_);
-    rank.device().synchronize();  // the host reads the numbers
-    return last_read_;
+  /// Runs a program on a batch and returns its numbers.
+  numbers const& run(batch_type const& batch, trainer_program what) {
+    auto with = begin(batch, what);
+    executor.run(executor.passes.program(what), with);
+    return executor.read_numbers();
   }
-  step_report read_report() { return report_of<terms>(read_numbers(), held.step); }
+  step_report read_report() { return report_of<terms>(executor.read_numbers(), held.step); }
 
   /// Marks the collective calls of this rank as calls of this trainer while the returned object
   /// exists. So a call of this trainer is never matched with another trainer's call on another
@@ -251,10 +228,10 @@ class trainer_parts {
   /// Returns the number of bytes that this rank has allocated; see trainer_on::allocated.
   [[nodiscard]] ext::memory_need allocated() const {
     auto need = store.allocated();
-    need.activations = passes.bytes();
+    need.activations = executor.passes.bytes();
     need.outputs = outputs_.bytes();
     need.averages = averaged.bytes();
-    need.numbers = memory.bytes();
+    need.numbers = executor.memory().bytes();
     need.workspace = detail::workspace_of(rank.device());
     return need;
   }
@@ -277,26 +254,19 @@ class trainer_parts {
                                                                    : state_ages::no_state);
     bool const were_equal = held.ages.are_equal();
     held.ages.set(std::move(ages));
-    if (!were_equal || !held.ages.are_equal()) lay_out_updates();
+    if (!were_equal || !held.ages.are_equal()) executor.lay_out_updates(held.ages);
   }
   /// Ends training at a step that is not finite. The weights have not been updated, so all ranks
   /// repeat the forward of the step, to find the first layer whose output is not finite. All ranks
   /// then throw the same not_finite_error, which names this layer.
   [[noreturn]] [[gnu::cold]] void end_at_nan(batch_type const& batch, step_report const& report) {
-    auto& watched = passes_for(batch, false);
-    work_type work(*this, watched, batch, context_for(batch, true), false);
+    auto with = executor.frame_of(passes_for(batch, false), batch, context_for(batch, true));
     forward_watch watch;
-    work.frame.watch = &watch;
-    work.run(passes.program(trainer_program::only_forward));
+    with.frame.watch = &watch;
+    executor.run(executor.passes.program(trainer_program::only_forward), with);
     rank.device().synchronize();  // the host reads the findings
     throw not_finite_error(
         not_finite_text(gather_numbers(), leaf_names(plan::tree), report, last_report(), watch));
-  }
-
-  /// Returns the address to which the passes add the loss, together with the scales of the terms of
-  /// the loss.
-  [[nodiscard]] loss_sum loss_of_step() const {
-    return {.data = sums.loss(), .scale = memory.numbers()->loss_scale.data()};
   }
 
   // The rank, the optimizer and the options.
@@ -306,19 +276,14 @@ class trainer_parts {
   // Parameters.
   training_state<Rank, numbers>& held = generation_.held();
   parameter_store<elements, Rank> store;
-  lean_vector<aged_block> updated{};  ///< the blocks that the optimizer updates
 
   // Hooks.
   averages<elements, Rank> averaged;
   work_between_steps side_work{};
-  step_hooks<decltype(averaged), buffers<Job, decltype(averaged)>, work_between_steps,
-             generation_type, signal_votes>
-      hooks{averaged, followed_, side_work, generation_, signals_};
-  // The executor.
-  step_memory<device_type, Optimizer, terms::count> memory;
-  summed_numbers<plan, terms, numbers> sums;
-  slice_sums<typename Job::gradient_element, Rank, (plan::slices > 0)> slices;
-  trainer_passes<Job, Rank> passes;
+  using hooks_type = step_hooks<decltype(averaged), buffers<Job, decltype(averaged)>,
+                                work_between_steps, generation_type, signal_votes>;
+  hooks_type hooks{averaged, followed_, side_work, generation_, signals_};
+  trainer_executor<Job, Rank, Optimizer, hooks_type> executor;
 
  private:
   /// Returns the name of the trainer, with which messages begin.
@@ -336,7 +301,7 @@ class trainer_parts {
   }
   [[nodiscard]] layer_context context_for(batch_type const& batch, bool training) const {
     return {.seed = options.seed,
-            .step = &memory.numbers()->step,
+            .step = &executor.memory().numbers()->step,
             .training = training,
             .batch = batch.samples,
             .sequence = batch.sequence,
@@ -366,48 +331,10 @@ class trainer_parts {
       return which[std::size_t(parameter.number)] != 0 ? 0 : held.ages.of(parameter.number);
     });
   }
-  /// Updates the parameters of this rank in a step that other ranks have already completed. This
-  /// rank has the reduced gradients of the step in its arena, and `last` contains the numbers of
-  /// the step.
-  [[gnu::cold]] void catch_up(numbers const& last) {
-    rank.device().upload(&last, memory.numbers(), sizeof last);
-    if (!younger_.empty()) upload_of_younger();
-    work_type::update(*this);
-    rank.device().synchronize();  // this rank may next send the state to other ranks
-  }
-  /// Cuts the blocks that the optimizer updates into blocks whose states have the same age.
-  [[gnu::cold]] void lay_out_updates() {
-    rank.device().synchronize();  // earlier steps no longer read the tables
-    updated.clear();
-    younger_.clear();
-    lean_vector<lean_vector<update_range>> ranges;
-    for (auto const& block : store.owned())
-      for (auto part : blocks_of_one_age(plan::entries.view(), store.local(), block, held.ages)) {
-        if (part.younger_by > 0) {
-          while (part.age < younger_.size() && younger_[part.age] != part.younger_by) ++part.age;
-          if (part.age == younger_.size()) younger_.push_back(part.younger_by);
-          ++part.age;
-        }
-        ranges.push_back(
-            update_ranges<plan>(store.local(), part.block, rule.decays, options.groups));
-        updated.push_back(part);
-      }
-    memory.lay_out_updates(rank.device(), ranges, 1 + younger_.size());
-    passes.forget_recorded();
-  }
-  /// Uploads the optimizer's numbers for states that are younger than the oldest states.
-  [[gnu::cold]] void upload_of_younger() {
-    lean_vector<typename Optimizer::numbers> all;
-    for (auto const by : younger_)
-      all.push_back(rule.numbers_of(held.ages.oldest() - by, rate_at(options, held.step)));
-    rank.device().upload(all.data(), memory.numbers_of_age(1), all.size() * sizeof all[0]);
-  }
 
   prediction<Job, Rank> outputs_;
-  lean_vector<std::int64_t> younger_{};  ///< differences between the oldest age and the other ages
   compared_batches compared_{};
   std::string measures_{};  ///< the names of the measures of the last evaluation
-  numbers last_read_{};     ///< numbers that were downloaded after the last program
 };
 
 }  // namespace plait::execution
