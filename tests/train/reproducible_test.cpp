@@ -276,13 +276,15 @@ TEST(Reproducible, RefusesWhatDoesNotFit) {
       "30 samples cannot be divided equally into the 12 slices of reproducible<12>", [&] {
         launch<with>(threads{}, [&](auto& rank) { batches(data, global_batch<30>{}, rank); });
       });
-  expect_refused("got a batch of 1 microbatches, beginning with slice 0 of 0; the job is reproducible<12>", [&] {
-    launch<with>(threads{}, [&](auto& rank) {
-      auto trainer = plait::trainer<with>(rank, sgd{});
-      device_batch<host_memory> batch;
-      trainer.step(batch);
-    });
-  });
+  expect_refused(
+      "got a batch of 1 microbatches, beginning with slice 0 of 0; the job is reproducible<12>",
+      [&] {
+        launch<with>(threads{}, [&](auto& rank) {
+          auto trainer = plait::trainer<with>(rank, sgd{});
+          device_batch<host_memory> batch;
+          trainer.step(batch);
+        });
+      });
   expect_refused("12 slices cannot be divided equally among 5 data ranks", [&] {
     launch<with>(threads{.data_ranks = 5}, [&](auto& rank) {
       auto trainer = plait::trainer<with>(rank, sgd{});
