@@ -82,6 +82,12 @@ class adapted_data {
   {
     return static_cast<double>(data_.weight(sample, epoch));
   }
+  void documents(std::size_t sample, std::int64_t epoch, std::span<std::int32_t> out) const
+    requires may_have_documents<data_type>
+  {
+    write_documents(data_, sample, epoch, out);
+  }
+  [[nodiscard]] bool has_documents() const { return has_documents_of(data_); }
   [[nodiscard]] std::uint64_t fingerprint() const
     requires requires(data_type const& data) { data.fingerprint(); }
   {

@@ -177,6 +177,9 @@ class batch_range {
   [[nodiscard]] std::size_t weights_at() const {
     return (targets_at() + host_.front().targets.size() * sizeof(target) + 63) / 64 * 64;
   }
+  [[nodiscard]] std::size_t positions_at() const {
+    return (weights_at() + host_.front().weights.size() * sizeof(double) + 63) / 64 * 64;
+  }
 
   Rank& rank_;
   Held data_;
@@ -243,6 +246,8 @@ batch_range<Held, Rank, Element>::batch_range(Held&& data, global_batch<> size, 
   batch_.targets = buffer_.data() + targets_at();
   if (!host.weights.empty())
     batch_.weights = reinterpret_cast<double*>(buffer_.data() + weights_at());
+  if (!host.positions.empty())
+    batch_.document_positions = reinterpret_cast<std::int32_t*>(buffer_.data() + positions_at());
   point_to(host);
   batch_.description = &description_;
   description_ = {.number = rank.next_batches(),
@@ -278,6 +283,7 @@ auto batch_range<Held, Rank, Element>::at(std::uint64_t step) & -> batch_type {
   upload(host.inputs, batch_.inputs);
   upload(host.targets, batch_.targets);
   if (!host.weights.empty()) upload(host.weights, batch_.weights);
+  if (!host.positions.empty()) upload(host.positions, batch_.document_positions);
   return batch_;
 }
 
@@ -384,6 +390,7 @@ void batch_range<Held, Rank, Element>::point_to(host_type const& host) {
   batch_.host_inputs = host.inputs.data();
   batch_.host_targets = host.targets.data();
   batch_.host_weights = host.weights.empty() ? nullptr : host.weights.data();
+  batch_.host_document_positions = host.positions.empty() ? nullptr : host.positions.data();
   batch_.sample_numbers = host.samples.data();
 }
 
@@ -405,9 +412,11 @@ void batch_range<Held, Rank, Element>::allocate(std::size_t samples, std::size_t
     host_.reserve(buffers);
     for (std::size_t i = 0; i < buffers; ++i) host_.push_back(host_type(loader, samples));
     auto const& host = host_.front();
-    buffer_ = rank_.device().allocate(host.weights.empty()
-                                          ? targets_at() + host.targets.size() * sizeof(target)
-                                          : weights_at() + host.weights.size() * sizeof(double));
+    std::size_t bytes = targets_at() + host.targets.size() * sizeof(target);
+    if (!host.weights.empty()) bytes = weights_at() + host.weights.size() * sizeof(double);
+    if (!host.positions.empty())
+      bytes = positions_at() + host.positions.size() * sizeof(std::int32_t);
+    buffer_ = rank_.device().allocate(bytes);
   } catch (std::bad_alloc const&) {
     fail(" on the host");
   } catch (out_of_memory const& problem) {

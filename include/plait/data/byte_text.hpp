@@ -11,6 +11,17 @@
 #include "plait/core/header_only.hpp"
 #include "plait/data/dataset.hpp"
 
+namespace plait::ext {
+
+/// The options of `plait::byte_text`.
+struct text_options {
+  std::size_t sequence = 0;       ///< the number of bytes in a sample
+  bool pack = false;              ///< as token_options::pack
+  std::int64_t end_of_text = -1;  ///< the byte that ends each document; negative: not given
+};
+
+}  // namespace plait::ext
+
 namespace plait {
 
 namespace detail {
@@ -41,6 +52,15 @@ class byte_text {
   ///
   /// Errors: input_error if `sequence` is 0, or the text is shorter than sequence + 1 bytes.
   [[nodiscard]] static byte_text from_text(std::string text, std::size_t sequence,
+                                           std::string const& source = "the text") {
+    return from_text(std::move(text), ext::text_options{.sequence = sequence}, source);
+  }
+  /// Makes a data set from a text of several documents: `byte_text::from_text(text, {.sequence =
+  /// 64, .pack = true, .end_of_text = '\n'})`.
+  ///
+  /// Errors: also input_error if `.pack` is true without an `.end_of_text` from 0 to 255, or false
+  ///         with an `.end_of_text`.
+  [[nodiscard]] static byte_text from_text(std::string text, ext::text_options const& options,
                                            std::string const& source = "the text");
 
   /// Makes a data set from a file.
@@ -49,7 +69,12 @@ class byte_text {
   ///         readable. Also input_error if the first bytes show that the file is not a text but,
   ///         for example, compressed, a pointer of Git LFS or a file of weights; to use such bytes
   ///         nevertheless, read them and call from_text.
-  [[nodiscard]] static byte_text from_file(std::string const& path, std::size_t sequence);
+  [[nodiscard]] static byte_text from_file(std::string const& path, std::size_t sequence) {
+    return from_file(path, ext::text_options{.sequence = sequence});
+  }
+  /// \overload
+  [[nodiscard]] static byte_text from_file(std::string const& path,
+                                           ext::text_options const& options);
 
   /// Makes a data set from several files, joined without a separator. `paths` is a range of paths
   /// or of strings.
@@ -57,26 +82,35 @@ class byte_text {
   /// Errors: the errors of from_file, but some of the files may be empty.
   template <class Paths = std::span<std::string const>>
   [[nodiscard]] static byte_text from_files(Paths const& paths, std::size_t sequence) {
+    return from_files(paths, ext::text_options{.sequence = sequence});
+  }
+  /// \overload
+  template <class Paths = std::span<std::string const>>
+  [[nodiscard]] static byte_text from_files(Paths const& paths, ext::text_options const& options) {
     std::string text;
     for (auto const& path : paths) detail::append_file(text, path);
-    return from_text(std::move(text), sequence,
+    return from_text(std::move(text), options,
                      ext::concat({"the text of ", paths.size(), " files"}));
   }
 
-  [[nodiscard]] std::size_t size() const { return (text_.size() - 1) / sequence_; }
-  [[nodiscard]] std::size_t sequence_length() const { return sequence_; }
+  [[nodiscard]] std::size_t size() const { return (text_.size() - 1) / options_.sequence; }
+  [[nodiscard]] std::size_t sequence_length() const { return options_.sequence; }
   [[nodiscard]] std::size_t bytes() const { return text_.size(); }
 
   void inputs(std::size_t sample, std::span<std::int32_t> out) const { copy(sample, 0, out); }
-  void targets(std::size_t sample, std::span<std::int32_t> out) const { copy(sample, 1, out); }
+  void targets(std::size_t sample, std::span<std::int32_t> out) const;
+  /// Writes the number of the document of each byte, counted from 0 in the sample.
+  void documents(std::size_t sample, std::span<std::int32_t> out) const;
+  [[nodiscard]] bool has_documents() const { return options_.pack; }
 
  private:
-  byte_text(std::string text, std::size_t sequence) : text_(std::move(text)), sequence_(sequence) {}
+  byte_text(std::string text, ext::text_options const& options)
+      : text_(std::move(text)), options_(options) {}
 
   void copy(std::size_t sample, std::size_t shift, std::span<std::int32_t> out) const;
 
   std::string text_;
-  std::size_t sequence_;
+  ext::text_options options_;
 };
 
 static_assert(ext::token_dataset<byte_text>);

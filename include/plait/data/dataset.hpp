@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -108,6 +109,15 @@ concept gives_targets_of_epoch = requires(D const& data, std::size_t sample, std
   { data.targets(sample, epoch, out) } -> std::same_as<void>;
 };
 template <class D>
+concept gives_documents = requires(D const& data, std::size_t sample, std::span<std::int32_t> out) {
+  { data.documents(sample, out) } -> std::same_as<void>;
+};
+template <class D>
+concept gives_documents_of_epoch =
+    requires(D const& data, std::size_t sample, std::int64_t epoch, std::span<std::int32_t> out) {
+      { data.documents(sample, epoch, out) } -> std::same_as<void>;
+    };
+template <class D>
 concept gives_weights = requires(D const& data, std::size_t sample) {
   { data.weight(sample) } -> std::convertible_to<double>;
 };
@@ -180,6 +190,32 @@ template <class D>
   else return 1;
 }
 
+/// True if a data set may number the documents of its samples.
+template <class D>
+inline constexpr bool may_have_documents =
+    detail::gives_documents<D> || detail::gives_documents_of_epoch<D>;
+
+/// Returns true if a data set numbers the documents of its samples: false if it does not define
+/// documents(), else the result of has_documents(), or true if it does not define that function.
+template <class D>
+[[nodiscard]] constexpr bool has_documents_of(D const& data) {
+  if constexpr (!may_have_documents<D>) return false;
+  else if constexpr (requires { data.has_documents(); }) return data.has_documents();
+  else return true;
+}
+
+/// Writes the number of the document of each position of a sample; zeros if the data set does not
+/// number documents.
+///
+/// Shapes: out (sequence_length()).
+template <class D>
+void write_documents(D const& data, std::size_t sample, std::int64_t epoch,
+                     std::span<std::int32_t> out) {
+  if (!has_documents_of(data)) std::fill(out.begin(), out.end(), 0);
+  else if constexpr (detail::gives_documents_of_epoch<D>) data.documents(sample, epoch, out);
+  else if constexpr (detail::gives_documents<D>) data.documents(sample, out);
+}
+
 /// Returns the text by which a data set describes itself: the result of description(), or "" if the
 /// data set does not define this function.
 template <class D>
@@ -214,7 +250,9 @@ namespace plait {
 ///          missing features; plait::batches refuses them. If batches keep the order of the
 ///          samples: `static constexpr bool has_own_order`. If targets and weights differ between
 ///          epochs: targets(sample, std::int64_t epoch, std::span<target>) and weight(sample,
-///          epoch).
+///          epoch). If a sample consists of several documents: documents(sample,
+///          std::span<std::int32_t>), a number for each position that does not fall within the
+///          sample, and has_documents() -> bool, false if the object has one document per sample.
 /// Shapes:  inputs (sequence_length(), width()), targets (sequence_length(), target_width()), or
 ///          (target_width()) with targets_per_sample: these belong to the last position, and other
 ///          positions have none.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
 namespace plait::detail {
@@ -16,21 +17,24 @@ class host_batch {
       : samples(places),
         inputs(places * of.inputs_per_sample()),
         targets(places * of.targets_per_sample()),
-        weights(places * of.weights_per_sample()) {}
+        weights(places * of.weights_per_sample()),
+        positions(places * of.positions_per_sample()) {}
 
-  [[nodiscard]] typename Loader::buffers buffers() { return {inputs, targets, weights}; }
+  [[nodiscard]] typename Loader::buffers buffers() { return {inputs, targets, weights, positions}; }
 
   /// Returns the number of bytes that one sample takes in this memory.
   [[nodiscard]] static std::size_t bytes_per_sample(Loader const& of) {
     return of.inputs_per_sample() * sizeof(typename Loader::element) +
            of.targets_per_sample() * sizeof(typename Loader::target) +
-           of.weights_per_sample() * sizeof(double) + sizeof(std::size_t);
+           of.weights_per_sample() * sizeof(double) +
+           of.positions_per_sample() * sizeof(std::int32_t) + sizeof(std::size_t);
   }
 
   std::vector<std::size_t> samples;  ///< the number of each sample in the data set
   std::vector<typename Loader::element> inputs;
   std::vector<typename Loader::target> targets;
-  std::vector<double> weights;  ///< empty if the samples have no weights
+  std::vector<double> weights;          ///< empty if the samples have no weights
+  std::vector<std::int32_t> positions;  ///< empty if the samples have no documents
 };
 
 }  // namespace plait::detail

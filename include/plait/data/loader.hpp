@@ -17,6 +17,7 @@
 #include "plait/core/namespaces.hpp"
 #include "plait/core/precision.hpp"
 #include "plait/data/dataset.hpp"
+#include "plait/data/packed_documents.hpp"
 #include "plait/layer/value.hpp"
 
 namespace plait::ext {
@@ -64,11 +65,13 @@ class loader {
   }();
 
   /// The buffers for one microbatch, or for several microbatches one after the other. If samples
-  /// have no weights, `weights` is empty.
+  /// have no weights, `weights` is empty; if they have no documents, `positions` is empty.
   struct buffers {
     std::span<element> inputs;    ///< (sequence, batch, width); width is 1 for tokens
     std::span<target> targets;    ///< (sequence, batch, target_width)
     std::span<double> weights{};  ///< (sequence, batch)
+    /// The position of each token within its document, (sequence, batch).
+    std::span<std::int32_t> positions{};
   };
 
   /// Makes a loader of a data set.
@@ -87,11 +90,12 @@ class loader {
   /// Returns the number of bytes of the loader's own buffers.
   [[nodiscard]] std::size_t host_bytes() const {
     return (inputs_.size() + scratch_.size()) * sizeof(typename Data::element) +
-           targets_.size() * sizeof(target_of<Data>);
+           targets_.size() * sizeof(target_of<Data>) + positions_.size() * sizeof(std::int32_t);
   }
   [[nodiscard]] std::size_t weights_per_sample() const {
     return weighted_dataset<Data> ? sequence_ : 0;
   }
+  [[nodiscard]] std::size_t positions_per_sample() const { return positions_.size(); }
 
   /// Returns a hash, so that data sets can be compared. It is computed from the shape of the data
   /// set and from its fingerprint(). If the data set does not define fingerprint(), 64 samples that
@@ -109,7 +113,7 @@ class loader {
   ///
   /// Shapes: samples (at most microbatches * batch)
   /// Errors: size_mismatch if sizes do not match, before anything is written; input_error for a
-  ///         weight that is negative or not finite.
+  ///         weight that is negative or not finite, or for document numbers that fall.
   void fill(std::span<std::size_t const> samples, int microbatches, buffers const& out,
             std::int64_t epoch = no_epoch);
 
@@ -117,7 +121,8 @@ class loader {
   /// the given sample in the given epoch or, for no_sample, zeros and ignored targets. The buffers
   /// must have the shapes that `fill` needs.
   ///
-  /// Errors: input_error for a weight that is negative or not finite.
+  /// Errors: input_error for a weight that is negative or not finite, or for document numbers that
+  ///         fall.
   void fill_place(std::size_t sample, std::int64_t epoch, std::size_t place, std::size_t batch,
                   buffers const& out);
 
@@ -141,6 +146,7 @@ class loader {
   std::size_t target_width_;
   std::vector<typename Data::element> inputs_, scratch_;  // buffers of one sample
   std::vector<target_of<Data>> targets_;
+  std::vector<std::int32_t> positions_;  // empty if the samples have no documents
   double weight_ = 0;
 };
 
@@ -152,7 +158,8 @@ loader<Data, Element>::loader(Data const& data)
       target_width_(target_width_of(data)),
       inputs_(sequence_ * width_),
       scratch_(scratch_elements_of(data)),
-      targets_((has_targets_per_sample<Data> ? 1 : sequence_) * target_width_) {
+      targets_((has_targets_per_sample<Data> ? 1 : sequence_) * target_width_),
+      positions_(has_documents_of(data) ? sequence_ : 0) {
   if (sequence_ == 0 || width_ == 0 || target_width_ == 0)
     throw input_error({"loader: samples have the shape (", sequence_, ", ", width_,
                        ") and targets of width ", target_width_,
@@ -178,6 +185,7 @@ auto loader<Data, Element>::fingerprint() -> std::uint64_t {
     add(inputs_.data(), inputs_.size() * sizeof(inputs_[0]));
     add(targets_.data(), targets_.size() * sizeof(targets_[0]));
     if constexpr (weighted_dataset<Data>) add(&weight_, sizeof weight_);
+    add(positions_.data(), positions_.size() * sizeof(std::int32_t));
   }
   return out.value();
 }
@@ -190,7 +198,8 @@ void loader<Data, Element>::fill(std::span<std::size_t const> samples, int micro
   std::size_t const places = count * batch;
   if (microbatches < 1 || out.targets.size() != places * targets_per_sample() ||
       out.inputs.size() != places * inputs_per_sample() ||
-      out.weights.size() != places * weights_per_sample() || samples.size() > places)
+      out.weights.size() != places * weights_per_sample() ||
+      out.positions.size() != places * positions_per_sample() || samples.size() > places)
     throw size_mismatch({"loader: ", samples.size(), " samples of (", sequence_, ", ", width_,
                          ") do not fit into ", microbatches, " microbatches with ",
                          out.inputs.size(), " inputs, ", out.targets.size(), " targets and ",
@@ -213,11 +222,18 @@ void loader<Data, Element>::read(std::size_t sample, std::int64_t epoch) {
   if (sample == no_sample) {
     std::fill(inputs_.begin(), inputs_.end(), typename Data::element{0});
     std::fill(targets_.begin(), targets_.end(), missing());
+    for (std::size_t i = 0; i < positions_.size(); ++i)
+      positions_[i] = static_cast<std::int32_t>(i);
     weight_ = 0;
     return;
   }
   write_inputs(*data_, sample, epoch, std::span(inputs_), std::span(scratch_));
   write_targets(*data_, sample, epoch, std::span(targets_));
+  if constexpr (may_have_documents<Data>)
+    if (!positions_.empty()) {
+      write_documents(*data_, sample, epoch, std::span(positions_));
+      detail::count_positions(positions_, sample);
+    }
   if constexpr (weighted_dataset<Data>) {
     weight_ = weight_of(*data_, sample, epoch);
     if (!(weight_ >= 0) || !std::isfinite(weight_))
@@ -237,6 +253,8 @@ void loader<Data, Element>::write(std::size_t position, std::size_t row, buffers
   for (std::size_t i = 0; i < target_width_; ++i)
     targets[i] = has_targets ? static_cast<target>(targets_[from + i]) : no_target;
   if constexpr (weighted_dataset<Data>) out.weights[row] = weight_;
+  if constexpr (may_have_documents<Data>)
+    if (!positions_.empty()) out.positions[row] = positions_[position];
 }
 
 }  // namespace plait::ext

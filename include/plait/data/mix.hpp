@@ -124,6 +124,18 @@ class mixed_data {
       write_targets(data, number, epoch_there, out);
     });
   }
+  /// Writes the document numbers of a sample; zeros if its source does not number documents.
+  void documents(std::size_t sample, std::int64_t epoch, std::span<std::int32_t> out) const
+    requires(may_have_documents<std::remove_cvref_t<Held>> || ...)
+  {
+    read(sample, epoch, [&](auto const& data, std::size_t number, std::int64_t epoch_there) {
+      write_documents(data, number, epoch_there, out);
+    });
+  }
+  [[nodiscard]] bool has_documents() const {
+    return std::apply([](auto const&... data) { return (has_documents_of(data) || ...); },
+                      sources_);
+  }
   /// Returns the weight of a sample in the loss; 1 if its source has no weights.
   [[nodiscard]] double weight(std::size_t sample, std::int64_t epoch) const
     requires(weighted_dataset<std::remove_cvref_t<Held>> || ...)

@@ -75,6 +75,13 @@ class dataset_part {
     return static_cast<double>(data_->weight(number_of(sample)));
   }
 
+  void documents(std::size_t sample, std::span<std::int32_t> out) const
+    requires may_have_documents<Data>
+  {
+    write_documents(*data_, number_of(sample), ext::no_epoch, out);
+  }
+  [[nodiscard]] bool has_documents() const { return has_documents_of(*data_); }
+
   [[nodiscard]] auto picture_shape() const
     requires requires(Data const& data) { data.picture_shape(); }
   {

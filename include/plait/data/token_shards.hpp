@@ -34,6 +34,11 @@ struct token_options {
   std::size_t sequence = 0;
   /// The number of different tokens: each token is from 0 to vocabulary - 1.
   std::size_t vocabulary = 0;
+  /// If true, each token `end_of_text` ends a document. The loss then ignores the target of this
+  /// token, which is the first token of the next document, and layers that read documents keep the
+  /// documents of a sample apart.
+  bool pack = false;
+  std::int64_t end_of_text = -1;  ///< negative: not given
 };
 
 }  // namespace plait::ext
@@ -123,10 +128,11 @@ class token_shards {
   /// Makes a data set from the files, in their order in the list.
   ///
   /// Errors: input_error if `files` is empty, the sequence or the vocabulary is 0, or the
-  ///         vocabulary is above 2^31; if a file is missing, not a regular file or not readable,
-  ///         lacks such a header or some of the tokens that the header counts, or if its type of
-  ///         tokens differs from the type in the first file; or if all files together have fewer
-  ///         than sequence + 1 tokens.
+  ///         vocabulary is above 2^31; if `.pack` is true without an `.end_of_text` below the
+  ///         vocabulary, or false with an `.end_of_text`; if a file is missing, not a regular file
+  ///         or not readable, lacks such a header or some of the tokens that the header counts, or
+  ///         if its type of tokens differs from the type in the first file; or if all files
+  ///         together have fewer than sequence + 1 tokens.
   token_shards(std::vector<std::filesystem::path> const& files, ext::token_options const& options);
 
   /// Makes a data set from all files of a folder whose names end with .bin and do not begin with a
@@ -148,12 +154,17 @@ class token_shards {
   [[nodiscard]] std::string description() const;
 
   void inputs(std::size_t sample, std::span<std::int32_t> out) const { copy(sample, 0, out); }
-  void targets(std::size_t sample, std::span<std::int32_t> out) const { copy(sample, 1, out); }
+  void targets(std::size_t sample, std::span<std::int32_t> out) const;
+  /// Writes the number of the document of each token, counted from 0 in the sample.
+  void documents(std::size_t sample, std::span<std::int32_t> out) const;
+  [[nodiscard]] bool has_documents() const { return options_.pack; }
 
  private:
   [[noreturn]] void refuse_size() const;
 
   void copy(std::size_t sample, std::size_t shift, std::span<std::int32_t> out) const;
+  /// Copies tokens from index `at` of the concatenation on.
+  void copy_from(std::size_t at, std::span<std::int32_t> out) const;
 
   ext::token_options options_;
   std::vector<detail::token_shard> shards_;

@@ -8,6 +8,7 @@
 #include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/quote.hpp"
+#include "plait/data/packed_documents.hpp"
 
 namespace plait::detail {
 
@@ -64,6 +65,7 @@ PLAIT_DECL token_shards::token_shards(std::vector<std::filesystem::path> const& 
   if (options.vocabulary == 0 || options.vocabulary > most)
     throw input_error(
         {"token_options::vocabulary is ", options.vocabulary, "; it must be from 1 to ", most});
+  detail::check_packing("token_options", options.pack, options.end_of_text, options.vocabulary);
   if (files.empty()) throw input_error("token_shards: the list of files is empty");
   shards_.reserve(files.size());
   firsts_.reserve(files.size());
@@ -100,9 +102,13 @@ PLAIT_DECL std::string token_shards::description() const {
   if (shards_.size() > 1)
     out += ext::concat({shards_.size(), " files from ",
                         detail::path_in_quotes(shards_.front().short_name()), " to "});
-  return ext::concat({out, detail::path_in_quotes(shards_.back().short_name()), ", ", tokens_,
-                      " tokens of ", 8 * shards_[0].token_bytes(), " bits, sequences of ",
-                      options_.sequence, ", a vocabulary of ", options_.vocabulary, ")"});
+  return ext::concat(
+      {out, detail::path_in_quotes(shards_.back().short_name()), ", ", tokens_, " tokens of ",
+       8 * shards_[0].token_bytes(), " bits, sequences of ", options_.sequence,
+       ", a vocabulary of ", options_.vocabulary,
+       (options_.pack ? ext::concat({", documents that end with token ", options_.end_of_text})
+                      : std::string{}),
+       ")"});
 }
 
 PLAIT_DECL void token_shards::refuse_size() const {
@@ -115,7 +121,23 @@ PLAIT_DECL void token_shards::refuse_size() const {
 PLAIT_DECL void token_shards::copy(std::size_t sample, std::size_t shift,
                                    std::span<std::int32_t> out) const {
   detail::check_sample("token_shards", sample, size(), out.size(), options_.sequence);
-  std::size_t at = sample * options_.sequence + shift;
+  copy_from(sample * options_.sequence + shift, out);
+}
+
+PLAIT_DECL void token_shards::targets(std::size_t sample, std::span<std::int32_t> out) const {
+  copy(sample, 1, out);
+  if (!options_.pack) return;
+  std::int32_t first_input = 0;
+  copy_from(sample * options_.sequence, std::span(&first_input, 1));
+  detail::ignore_targets_of_ends(out, first_input, options_.end_of_text);
+}
+
+PLAIT_DECL void token_shards::documents(std::size_t sample, std::span<std::int32_t> out) const {
+  copy(sample, 0, out);
+  detail::number_documents(out, options_.end_of_text);
+}
+
+PLAIT_DECL void token_shards::copy_from(std::size_t at, std::span<std::int32_t> out) const {
   // The file that contains token `at` is the last file whose first token has an index of at most
   // `at`.
   auto number = static_cast<std::size_t>(std::upper_bound(firsts_.begin(), firsts_.end(), at) -

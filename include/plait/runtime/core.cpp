@@ -41,6 +41,7 @@
 #include "plait/data/dataset.ipp"
 #include "plait/data/in_memory.ipp"
 #include "plait/data/mixing_order.ipp"
+#include "plait/data/packed_documents.ipp"
 #include "plait/data/picture_shape.ipp"
 #include "plait/data/reads_ahead.ipp"
 #include "plait/data/resize.ipp"

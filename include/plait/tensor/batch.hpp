@@ -91,10 +91,14 @@ struct device_batch {
   ext::value_info target{ext::value_kind::tokens, 1};  ///< kind and width of the targets, per row
   std::size_t target_bytes = sizeof(std::int32_t);
   double* weights = nullptr;  ///< weights of rows, for all microbatches; null if all are 1
+  /// The position of each row within its document, for all microbatches; null if each sample is one
+  /// document.
+  std::int32_t* document_positions = nullptr;
   // Copies of the batch in host memory.
   void const* host_inputs = nullptr;
   void const* host_targets = nullptr;
   double const* host_weights = nullptr;
+  std::int32_t const* host_document_positions = nullptr;
   std::size_t const* sample_numbers = nullptr;  ///< indices in the data set, for messages
   double waited = 0;  ///< seconds for which the loader waited for the samples
   /// The description that all batches in this memory share.
@@ -152,6 +156,11 @@ struct device_batch {
   }
   [[nodiscard]] double const* weights_of(int microbatch) const {
     return weights == nullptr ? nullptr : weights + rows() * static_cast<std::size_t>(microbatch);
+  }
+  [[nodiscard]] std::int32_t const* document_positions_of(int microbatch) const {
+    return document_positions == nullptr
+               ? nullptr
+               : document_positions + rows() * static_cast<std::size_t>(microbatch);
   }
 };
 
