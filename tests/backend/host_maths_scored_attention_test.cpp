@@ -172,7 +172,7 @@ void equals_the_definition() {
 }
 
 TEST(ScoredAttention, EqualsTheDefinition) {
-  equals_the_definition<maths::detail::same_score>();
+  equals_the_definition<maths::same_score>();
   equals_the_definition<alibi>();
   equals_the_definition<soft_cap>();
   equals_the_definition<window<5>>();
@@ -181,7 +181,7 @@ TEST(ScoredAttention, EqualsTheDefinition) {
 }
 
 TEST(ScoredAttention, WithoutAFunctionEqualsAttention) {
-  run_of<maths::detail::same_score> run{{150, 2, 4, 3, 2, {.window = 70}}};
+  run_of<maths::same_score> run{{150, 2, 4, 3, 2, {.window = 70}}};
   run.forward();
   run.backward();
   auto const out = run.out, log_sum = run.log_sum, dqkv = run.dqkv;
@@ -219,7 +219,7 @@ TEST(ScoredAttention, SkipsMaskedBlocks) {
 
 // Two documents of 128 positions: each has 3 blocks, and there are none between them.
 TEST(ScoredAttention, SkipsBlocksBetweenDocuments) {
-  run_of<maths::detail::same_score> run{{256, 1, 1, 2}};
+  run_of<maths::same_score> run{{256, 1, 1, 2}};
   for (std::int32_t i = 0; i < 256; ++i) run.positions.push_back(i % 128);
   expect_blocks(run, 6, 16);
   run.e.options.causal = false;

@@ -16,8 +16,9 @@ using queue = other_queue;
 using queue = plait::ext::host_queue;
 #endif
 
-void forward(queue const& on, plait::view<float const> q, plait::view<float> y) {
-  plait::nn::detail::scored_attention_kernel<same>{}(on, q, q, q, y, y, y);
+void forward(queue const& on, plait::token_view<> at, plait::view<float const> q,
+             plait::view<float> y) {
+  plait::nn::detail::scored_attention_kernel<same>{}(on, at, q, q, q, y, y, y);
 }
 
 int main() {}

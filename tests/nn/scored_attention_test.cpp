@@ -23,7 +23,7 @@ using namespace plait;
 using namespace plait::ext;
 
 // example-begin scores
-struct alibi {  // the further back a key is, the less it counts; each head has another slope
+struct alibi {  // keys further back count less; each head has another slope
   auto operator()(auto score, std::size_t query, std::size_t key, std::size_t head) const {
     return score - double(query - key) / double(2 << head);
   }
@@ -36,7 +36,8 @@ struct soft_cap {  // no score is above 20
 };
 struct sliding_window {  // the last 4 keys, and the first key as a sink
   auto operator()(auto score, std::size_t query, std::size_t key, std::size_t) const {
-    return key == 0 || query - key < 4 ? score : decltype(score)(plait::nn::masked_score);
+    bool const sees = key == 0 || query - key < 4;
+    return sees ? score : decltype(score)(plait::nn::masked_score);
   }
 };
 // example-end scores

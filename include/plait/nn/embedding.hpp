@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <type_traits>
 
 #include "plait/layer/layer.hpp"
 #include "plait/operation/rows.hpp"
@@ -39,27 +40,46 @@ struct embedding {
   }
 };
 
+/// Options of positions.
+struct positions_options {
+  /// If true, positions count from the beginning of each document. The data set numbers the
+  /// documents. If it does not, each sample is one document.
+  bool documents = false;
+};
+
 /// Adds to each row of x the row of a learned table that belongs to the row's position.
 ///
 /// Shapes: x, y (Sequence * batch, Width), weight (Sequence, Width).
-template <std::size_t Sequence, std::size_t Width, initializer Initial = normal(0.02)>
+/// Moves:  nothing; ranks that cut the sequence have the rows of the table for their positions or,
+///         with `.documents`, the whole table, whose gradient is summed over them.
+template <std::size_t Sequence, std::size_t Width, initializer Initial = normal(0.02),
+          positions_options Options = positions_options{}>
 struct positions {
   using concept_tag = layer_tag;
   using weight = parameter<"weight", extents<Sequence, Width>, Initial>;
   using parameters = parameter_list<weight>;
   using input = features<Width>;
   using output = features<Width>;
-  using forms =
-      plait::forms<whole,
-                   form<"features", shard<dim::features>, shard<dim::features>, split<weight, 1>>,
-                   by_sequence<split<weight, 0>>>;
+  using forms = plait::forms<
+      whole, form<"features", shard<dim::features>, shard<dim::features>, split<weight, 1>>,
+      std::conditional_t<Options.documents, by_sequence<>, by_sequence<split<weight, 0>>>>;
   static constexpr std::size_t sequence = Sequence;
   static constexpr double flops_per_row = operation::add_positions::is.flops * Width;
-  static constexpr aliasing may_alias{.forward = true, .backward = true};
+  static constexpr aliasing may_alias{.forward = !Options.documents, .backward = true};
 
-  static void forward(auto& ops, auto const& l) { ops.add_positions(l.x, l.p[weight{}], l.y); }
+  static void forward(auto& ops, auto const& l) {
+    if constexpr (Options.documents)
+      if (auto const within = ops.document_positions(l.x); within.data != nullptr) {
+        ops.gather_rows(within, l.p[weight{}], l.y);
+        return ops.add(l.x, l.y, l.y);
+      }
+    ops.add_positions(l.x, l.p[weight{}], l.y);
+  }
   static void backward_input(auto& ops, auto const& l) { ops.copy(l.dy, l.dx); }
   static void backward_parameters(auto& ops, auto const& l) {
+    if constexpr (Options.documents)
+      if (auto const within = ops.document_positions(l.dy); within.data != nullptr)
+        return ops.scatter_add_rows(within, l.dy, l.dp[weight{}]);
     ops.accumulate_positions(l.dy, l.dp[weight{}]);
   }
 };

@@ -10,6 +10,7 @@
 #include "plait/nn/qk_norm.hpp"
 #include "plait/nn/rotary.hpp"
 #include "plait/nn/scale.hpp"
+#include "plait/nn/scored_attention.hpp"
 
 namespace plait::nn {
 
@@ -22,6 +23,9 @@ struct qk_norm_attention_options {
   /// Multiplies the queries, in addition to the division of the scores by the square root of
   /// HeadWidth. Gemma's query_pre_attn_scalar is sqrt(HeadWidth / query_pre_attn_scalar) here.
   nano_fraction query_scale = fraction(1.0);
+  /// If true, a query attends only to keys of its own document, and positions count from the
+  /// beginning of the document; see document_attention, which does not run on GPUs.
+  bool documents = false;
 };
 
 namespace detail {
@@ -29,12 +33,17 @@ namespace detail {
 template <std::size_t In, std::size_t HeadWidth, std::size_t Sequence,
           qk_norm_attention_options Options>
 struct qk_norm_branches {
+  static constexpr rotary_options angles = [] {
+    auto of = Options.rotary;
+    of.documents = of.documents || Options.documents;
+    return of;
+  }();
   template <std::size_t Out>
   using product = linear<In, Out, {.bias = Options.bias, .order = weight_order::output_input}>;
   template <std::size_t Out>
   using norm = qk_norm<Out, HeadWidth, Options.norm>;
   template <std::size_t Out>
-  using turned = rotary<Out, HeadWidth, Sequence, Options.rotary>;
+  using turned = rotary<Out, HeadWidth, Sequence, angles>;
   template <std::size_t Out>
   using last_of_q = std::conditional_t<Options.query_scale.nano == 1'000'000'000, turned<Out>,
                                        sequential<turned<Out>, scale<Out, Options.query_scale>>>;
@@ -68,7 +77,10 @@ using qk_norm_attention =
     sequential<fan_out<typename Branches::template q<Heads * HeadWidth>,
                        typename Branches::template k<KeyValueHeads * HeadWidth>,
                        typename Branches::template v<KeyValueHeads * HeadWidth>>,
-               attention<Heads, KeyValueHeads, HeadWidth, Sequence, Options.attention>,
+               std::conditional_t<
+                   Options.documents,
+                   document_attention<Heads, KeyValueHeads, HeadWidth, Sequence, Options.attention>,
+                   attention<Heads, KeyValueHeads, HeadWidth, Sequence, Options.attention>>,
                named<"o_proj", linear<Heads * HeadWidth, Width,
                                       {.bias = false, .order = weight_order::output_input}>>>;
 

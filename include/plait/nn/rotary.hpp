@@ -3,6 +3,8 @@
 
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
+#include <type_traits>
 
 #include "plait/backend/element_place.hpp"
 #include "plait/core/fraction.hpp"
@@ -35,6 +37,9 @@ struct rotary_options {
   nano_fraction low_frequency_factor = fraction(1.0);
   nano_fraction high_frequency_factor = fraction(4.0);
   std::size_t original_positions = 8192;
+  /// If true, positions count from the beginning of each document. The data set numbers the
+  /// documents. If it does not, each sample is one document.
+  bool documents = false;
 };
 
 }  // namespace plait::nn
@@ -61,6 +66,19 @@ struct rotary_table {
     std::size_t const half = HeadWidth / 2;
     double const angle = static_cast<double>(at.position) * rate[at.column % half];
     return at.column < half ? std::cos(angle) : std::sin(angle);
+  }
+};
+
+/// Fills a table with one row for each position of each sample, for positions that count from the
+/// beginning of documents.
+template <std::size_t HeadWidth>
+struct document_rotary_table {
+  rotary_table<HeadWidth> of_position;
+  std::int32_t const* positions;  // one for each row, in the device's memory
+
+  PLAIT_HOST_DEVICE double operator()(ext::element_place at) const {
+    at.position = static_cast<std::size_t>(positions[at.row]);
+    return of_position(at);
   }
 };
 
@@ -95,7 +113,7 @@ namespace plait::nn {
 /// Shapes: x, y (rows, Width), heads of HeadWidth side by side.
 /// Moves:  nothing: heads are cut like features, and positions may be cut, too.
 /// Cost:   a sine and a cosine for each position and pair of one head, in each call; a table of
-///         Sequence * HeadWidth numbers.
+///         Sequence * HeadWidth numbers. With `.documents`, both for each row.
 template <std::size_t Width, std::size_t HeadWidth, std::size_t Sequence,
           rotary_options Options = rotary_options{}>
 struct rotary {
@@ -122,7 +140,9 @@ struct rotary {
   using concept_tag = layer_tag;
   using input = features<Width>;
   using output = features<Width>;
-  using table = slot<"table", 0, Sequence * HeadWidth, slot_element::accumulate>;
+  using table =
+      std::conditional_t<Options.documents, slot<"table", HeadWidth, slot_element::accumulate>,
+                         slot<"table", 0, Sequence * HeadWidth, slot_element::accumulate>>;
   using scratch = plait::scratch<table>;
   // A form that cuts features must cut whole heads. If the number of ranks does not divide the
   // number of heads (for example, if several ranks read one key head), all ranks turn all heads.
@@ -142,7 +162,15 @@ struct rotary {
     auto sines = l.scratch[table{}];  // (positions, HeadWidth)
     sines.rows = ops.positions(from);
     sines.columns = HeadWidth;
-    ops.map_at(detail::rotary_table<HeadWidth>(Options), sines);
+    detail::rotary_table<HeadWidth> const angles(Options);
+    bool is_filled = false;
+    if constexpr (Options.documents)
+      if (auto const within = ops.document_positions(from); within.data != nullptr) {
+        sines.rows = from.rows;  // (rows, HeadWidth)
+        ops.map_at(detail::document_rotary_table<HeadWidth>{angles, within.data}, sines);
+        is_filled = true;
+      }
+    if (!is_filled) ops.map_at(angles, sines);
     ops.map_at(detail::rotary_turn<HeadWidth>{direction}, to, sines, from);
   }
 };

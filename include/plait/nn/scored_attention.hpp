@@ -40,24 +40,30 @@ struct scored_attention_kernel {
   std::size_t first_head = 0;
   std::size_t first_key_column = 0;
 
+  /// `positions`: the position of each row within its document, with null data if each sample is
+  /// one document.
   template <class Queue>
-  void operator()(Queue const&, auto q, auto k, auto v, auto y, auto log_sum, auto scratch) const {
+  void operator()(Queue const&, auto positions, auto q, auto k, auto v, auto y, auto log_sum,
+                  auto scratch) const {
     check_host_queue<std::is_same_v<Queue, ext::host_queue>>();
-    host_maths::scored_attention_forward(whole(), operands(q, k, v), y.data, log_sum.data,
-                                         scratch.data, Score{});
+    host_maths::scored_attention_forward(of_rank(positions), operands(q, k, v), y.data,
+                                         log_sum.data, scratch.data, Score{});
   }
   template <class Queue>
-  void operator()(Queue const&, auto q, auto k, auto v, auto y, auto log_sum, auto dy, auto dq,
-                  auto dk, auto dv, auto scratch) const {
+  void operator()(Queue const&, auto positions, auto q, auto k, auto v, auto y, auto log_sum,
+                  auto dy, auto dq, auto dk, auto dv, auto scratch) const {
     check_host_queue<std::is_same_v<Queue, ext::host_queue>>();
     std::fill_n(dk.data, dk.count(), typename decltype(dk)::element{});
     std::fill_n(dv.data, dv.count(), typename decltype(dv)::element{});
-    host_maths::scored_attention_backward(whole(), operands(q, k, v), y.data, log_sum.data, dy.data,
-                                          operands(dq, dk, dv), scratch.data, Score{});
+    host_maths::scored_attention_backward(of_rank(positions), operands(q, k, v), y.data,
+                                          log_sum.data, dy.data, operands(dq, dk, dv), scratch.data,
+                                          Score{});
   }
 
  private:
-  [[nodiscard]] host_maths::scored_attention_shape whole() const { return {shape, first_head}; }
+  [[nodiscard]] host_maths::scored_attention_shape of_rank(auto positions) const {
+    return {shape, first_head, positions.data};
+  }
   template <class Q, class K>
   auto operands(Q const& q, K const& k, K const& v) const {
     return ext::attention_operands<typename Q::element>{
@@ -71,28 +77,49 @@ struct scored_attention_kernel {
 /// the key.
 inline constexpr double masked_score = -std::numeric_limits<double>::infinity();
 
+/// Options of scored_attention.
+struct scored_attention_options {
+  bool causal = true;      ///< as attention_options::causal
+  std::size_t window = 0;  ///< as attention_options::window
+  /// If true, a query attends only to keys of its own document, and positions count from the
+  /// beginning of the document. The data set numbers the documents. If it does not, each sample is
+  /// one document.
+  bool documents = false;
+};
+
 /// Attention whose scores a function of the program changes or masks: y = softmax(score(q k^T /
 /// sqrt(HeadWidth))) v for each head. `Score` is a type without members. Its call operator takes
 /// (score, query, key, head): a score of any type of numbers, the positions of query and key, and
 /// the number of the head in the whole model. plait computes the derivative with dual numbers. The
-/// options limit the keys in addition, as those of attention; without options the mask is causal.
+/// options limit the keys in addition; without options the mask is causal.
 ///
 /// A function that returns masked_score for a key must do so for every score. The kernel skips
 /// blocks of 64 queries and 64 keys that are masked as a whole.
 /// Shapes: as attention.
-/// Moves:  as attention. The whole function sees the same numbers on every number of ranks.
+/// Moves:  as attention. A function gets the same numbers on every number of ranks.
 /// Cost:   as host_maths::scored_attention_forward. The layer has kernels for processors only and
 ///         does not compile for GPUs.
 ///
 /// Example (tests/nn/scored_attention_test.cpp scores):
+///     struct alibi {  // keys further back count less; each head has another slope
+///       auto operator()(auto score, std::size_t query, std::size_t key, std::size_t head) const {
+///         return score - double(query - key) / double(2 << head);
+///       }
+///     };
 ///     struct soft_cap {  // no score is above 20
 ///       auto operator()(auto score, std::size_t, std::size_t, std::size_t) const {
 ///         using std::tanh;
 ///         return 20 * tanh(score / 20);
 ///       }
 ///     };
+///     struct sliding_window {  // the last 4 keys, and the first key as a sink
+///       auto operator()(auto score, std::size_t query, std::size_t key, std::size_t) const {
+///         bool const sees = key == 0 || query - key < 4;
+///         return sees ? score : decltype(score)(plait::nn::masked_score);
+///       }
+///     };
 template <std::size_t Heads, std::size_t KeyValueHeads, std::size_t HeadWidth, std::size_t Sequence,
-          class Score, attention_options Options = attention_options{}>
+          class Score, scored_attention_options Options = scored_attention_options{}>
 struct scored_attention {
   static_assert(detail::is_score<Score>,
                 "scored_attention<..., Score>: Score{} cannot be called; define `auto "
@@ -102,7 +129,8 @@ struct scored_attention {
   static_assert(std::is_empty_v<Score>,
                 "scored_attention<..., Score>: Score has data members, but the layer calls "
                 "Score{}; make the numbers static constexpr members or template arguments");
-  using plain = attention<Heads, KeyValueHeads, HeadWidth, Sequence, Options>;
+  using plain = attention<Heads, KeyValueHeads, HeadWidth, Sequence,
+                          {.causal = Options.causal, .window = Options.window}>;
   using groups = typename plain::groups;
   using concept_tag = layer_tag;
   using input = typename plain::input;
@@ -127,24 +155,30 @@ struct scored_attention {
 
   static void forward(auto& ops, auto const& l) {
     auto const& [q, k, v] = l.x;
-    ops.run(kernel_for(l.context, q, k), q, k, v, l.y, l.saved[log_sum{}], l.scratch[scores{}]);
+    ops.run(kernel_for(l.context, q, k), positions_of(ops, q), q, k, v, l.y, l.saved[log_sum{}],
+            l.scratch[scores{}]);
   }
   static void backward_input(auto& ops, auto const& l) {
     auto const& [q, k, v] = l.saved[input_slot{}];
     auto const& [dq, dk, dv] = l.dx;
-    ops.run(kernel_for(l.context, q, k), q, k, v, l.saved[output_slot{}], l.saved[log_sum{}], l.dy,
-            dq, dk, dv, l.scratch[scores{}]);
+    ops.run(kernel_for(l.context, q, k), positions_of(ops, q), q, k, v, l.saved[output_slot{}],
+            l.saved[log_sum{}], l.dy, dq, dk, dv, l.scratch[scores{}]);
   }
 
  private:
+  template <class Q>
+  static auto positions_of(auto& ops, Q const& q) {
+    if constexpr (Options.documents) return ops.document_positions(q);
+    else return token_view<typename Q::memory>{};
+  }
   template <class Q, class K>
   static detail::scored_attention_kernel<Score> kernel_for(auto const& context, Q const& q,
                                                            K const&) {
     std::size_t const heads = q.columns / HeadWidth;
     std::size_t const first = heads < Heads ? std::size_t(context.tensor_rank) * heads : 0;
-    detail::scored_attention_kernel<Score> out{
-        {context.sequence, context.batch, heads, HeadWidth, groups::queries_per_key, Options},
-        first};
+    detail::scored_attention_kernel<Score> out{{context.sequence, context.batch, heads, HeadWidth,
+                                                groups::queries_per_key, groups::options},
+                                               first};
     if constexpr (Q::at != K::at) {  // this rank's queries use one key-value head
       out.shape.queries_per_key = heads;
       out.first_key_column = first / groups::queries_per_key * HeadWidth;
@@ -152,5 +186,15 @@ struct scored_attention {
     return out;
   }
 };
+
+/// Attention within documents: `attention` in which a query attends only to keys of its own
+/// document. The data set numbers the documents of its samples.
+///
+/// Shapes: as scored_attention, also what it moves and costs.
+template <std::size_t Heads, std::size_t KeyValueHeads, std::size_t HeadWidth, std::size_t Sequence,
+          attention_options Options = attention_options{}>
+using document_attention =
+    scored_attention<Heads, KeyValueHeads, HeadWidth, Sequence, host_maths::same_score,
+                     {.causal = Options.causal, .window = Options.window, .documents = true}>;
 
 }  // namespace plait::nn

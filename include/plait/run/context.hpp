@@ -87,6 +87,9 @@ struct layer_context {
   std::size_t samples_on_all_ranks = 0;
   axis_set sample_axes{};
   std::size_t sequence = 1;  ///< number of positions of a sample, on all tensor ranks together
+  /// The position of each row of the microbatch within its document, (sequence, batch), in the
+  /// device's memory; null: each sample is one document. See ops.document_positions.
+  std::int32_t const* document_positions = nullptr;
   int tensor_rank = 0;
   int tensor_ranks = 1;
   loss_sum loss{};  ///< the address to which a layer adds its term of the loss

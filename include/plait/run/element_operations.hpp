@@ -48,6 +48,13 @@ class element_operations {
   [[nodiscard]] std::size_t positions(View const& x) const {
     return x.rows / context.batch;
   }
+  /// Returns the position of each row of a view within its document, for samples that consist of
+  /// several documents; null data if each sample is one document.
+  template <class View>
+  [[nodiscard]] token_input document_positions(View const& x) const {
+    if (context.document_positions == nullptr) return {};
+    return {context.document_positions + first_position(x) * context.batch, x.rows};
+  }
   /// Returns the first global column of a view.
   template <class View>
   [[nodiscard]] std::size_t first_column(View const& x) const {

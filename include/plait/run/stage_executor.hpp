@@ -264,6 +264,7 @@ class stage_executor : public stage_items<Job, Rank> {
     pass.loss.weights = batch.weights_of(m);
     if (pass.loss.data != nullptr) pass.loss.data += with.loss_stride * (batch.first_slice + m);
     pass.context.microbatch = m;
+    pass.context.document_positions = batch.document_positions_of(m);
     pass.context.first_sample = batch.first_sample_of(m);
     if (batch.missing_samples > 0) {
       pass.loss.samples = batch.samples;

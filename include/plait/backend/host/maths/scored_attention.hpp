@@ -29,6 +29,14 @@ struct scored_attention_shape {
   std::int32_t const* positions = nullptr;
 };
 
+/// A function of scores that changes none of them.
+struct same_score {
+  template <class T>
+  PLAIT_IN_LOOPS T operator()(T score, std::size_t, std::size_t, std::size_t) const {
+    return score;
+  }
+};
+
 /// The number of blocks of scores that a kernel computed, and the number of blocks that it skipped
 /// because all of their scores are masked. A block has ext::attention_query_block queries and as
 /// many keys.
@@ -38,14 +46,6 @@ struct score_blocks {
 };
 
 namespace detail {
-
-/// A function of scores that changes none of them.
-struct same_score {
-  template <class T>
-  PLAIT_IN_LOOPS T operator()(T score, std::size_t, std::size_t, std::size_t) const {
-    return score;
-  }
-};
 
 /// Computes which keys a query of one sample attends to, before the function of scores masks keys.
 class document_keys {
