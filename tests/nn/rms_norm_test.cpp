@@ -8,12 +8,14 @@
 #include <vector>
 
 #include "plait/backend/host/threads.hpp"
+#include "plait/nn/zero_centred_rms_norm.hpp"
 #include "plait/run/operations.hpp"
 #include "testing/near_double.hpp"
 
 namespace rms_norm_testing {
 
 using plait::nn::rms_norm;
+using plait::nn::zero_centred_rms_norm;
 
 template <class L, class Element>
 void expect_laws(std::size_t checked) {
@@ -29,6 +31,12 @@ TEST(RmsNorm, KeepsTheLaws) {
 TEST(RmsNorm, KeepsTheLawsInOtherTypes) {
   expect_laws<rms_norm<12>, float>(3);
   expect_laws<rms_norm<12>, plait::precision<plait::bfloat16, float>>(3);
+}
+
+TEST(ZeroCentredRmsNorm, KeepsTheLaws) {
+  expect_laws<zero_centred_rms_norm<12>, double>(1 + 3 + 5);
+  expect_laws<zero_centred_rms_norm<7, {.epsilon = plait::fraction(0.01)}>, double>(1 + 3 + 5);
+  expect_laws<zero_centred_rms_norm<12>, plait::precision<plait::bfloat16, float>>(3);
 }
 
 TEST(RmsNorm, IsItsFormula) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums of two to four inputs, multiples, the gated layer that Llama's blocks have, and the small
-// layers that put features together and take them apart.
+// Sums of two to four inputs, multiples, the gated layers that blocks of Llama and Gemma have, and
+// the small layers that put features together and take them apart.
 #include "plait/nn/sum.hpp"
 
 #include <gtest/gtest.h>
@@ -12,6 +12,7 @@
 
 #include "plait/nn/concat.hpp"
 #include "plait/nn/cross_entropy.hpp"
+#include "plait/nn/geglu.hpp"
 #include "plait/nn/identity.hpp"
 #include "plait/nn/scale.hpp"
 #include "plait/nn/slice.hpp"
@@ -69,12 +70,19 @@ TEST(Swiglu, KeepsTheLaws) {
   expect_laws<nn::swiglu<12, 24>, mixed>(2);
 }
 
+TEST(Geglu, KeepsTheLaws) { expect_laws<nn::geglu<4, 12>, double>(5); }
+
+template <class L>
+std::vector<std::string> names_in_mlp() {
+  using plan = plait::ext::plan<plait::objective<plait::named<"mlp", L>, nn::cross_entropy<4>>,
+                                plait::serial>;
+  return plait::planning::parameter_names(plan::tree, plan::entries);
+}
 TEST(Swiglu, HasTheNamesOfHuggingFace) {
-  using plan = plait::ext::plan<
-      plait::objective<plait::named<"mlp", nn::swiglu<4, 8>>, nn::cross_entropy<4>>, plait::serial>;
-  auto const names = plait::planning::parameter_names(plan::tree, plan::entries);
-  EXPECT_EQ(names, (std::vector<std::string>{"mlp.gate_proj.weight", "mlp.up_proj.weight",
-                                             "mlp.down_proj.weight"}));
+  std::vector<std::string> const names{"mlp.gate_proj.weight", "mlp.up_proj.weight",
+                                       "mlp.down_proj.weight"};
+  EXPECT_EQ((names_in_mlp<nn::swiglu<4, 8>>()), names);
+  EXPECT_EQ((names_in_mlp<nn::geglu<4, 8>>()), names);
 }
 
 TEST(SmallLayers, KeepTheLaws) {

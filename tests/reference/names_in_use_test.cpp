@@ -21,12 +21,15 @@
 #include "plait/data/mix.hpp"
 #include "plait/formula.hpp"
 #include "plait/nn/causal_conv1d.hpp"
+#include "plait/nn/geglu.hpp"
+#include "plait/nn/interleaved.hpp"
 #include "plait/nn/latent_attention.hpp"
 #include "plait/nn/loss_of_part.hpp"
 #include "plait/nn/qk_norm_attention.hpp"
 #include "plait/nn/rg_lru.hpp"
 #include "plait/nn/squeeze_excite.hpp"
 #include "plait/nn/weighted_cross_entropy.hpp"
+#include "plait/nn/zero_centred_rms_norm.hpp"
 #include "plait/plait.hpp"
 #include "plait/testing/check_layer.hpp"
 #include "plait/train/options/stop_on_signals.hpp"
@@ -54,6 +57,17 @@ using normed_q =
 // example-begin qk_norm_attention
 using of_qwen3_0_6b =
     plait::nn::qk_norm_attention<1024, 16, 8, 128, 4096, {.rotary = {.base = 1000000}}>;
+// example-end
+// example-begin interleaved
+using heads =
+    plait::nn::interleaved<6, plait::nn::attention<4, 1, 16, 128, {.window = 32}>,
+                           plait::nn::attention<4, 1, 16, 128>>;
+// example-end
+// example-begin geglu
+using feed_forward = plait::nn::geglu<64, 256>;
+// example-end
+// example-begin zero_centred_rms_norm
+using norm = plait::nn::zero_centred_rms_norm<64, {.epsilon = plait::fraction(1e-6)}>;
 // example-end
 // example-begin latent_attention
 using of_latent = plait::nn::multi_head_latent_attention<
