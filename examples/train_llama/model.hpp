@@ -9,63 +9,17 @@
 
 #include <plait/data/token_shards.hpp>
 #include <plait/io/model_config.hpp>
-#include <plait/nn/lora.hpp>
 #include <plait/nn/qk_norm.hpp>
 #include <plait/plait.hpp>
+
+#include "gemma.hpp"
+#include "shape.hpp"
 
 // The models of train_llama, as types; their parameters have Hugging Face's names.
 namespace train_llama {
 
-using plait::fan_out;
-using plait::frozen;
-using plait::named;
-using plait::residual;
-using plait::sequential;
-using plait::nn::attention_options;
-using plait::nn::embedding;
-using plait::nn::linear;
-using plait::nn::linear_options;
-using plait::nn::rms_norm_options;
-using plait::nn::rotary_options;
-using plait::nn::weight_order;
-
-// example-begin numbers
-/// The sizes and other numbers of a Llama, Mistral, Qwen2 or Qwen3, with the names and values of
-/// its config.json.
-struct shape {
-  std::size_t layers, width, hidden, heads, key_value_heads, head_width, sequence, vocabulary;
-  rms_norm_options norm{};
-  rotary_options rotary{};
-  attention_options attention{};
-  bool qkv_bias = false;  ///< Qwen2: the products of queries, keys and values have a bias
-  bool qk_norm = false;   ///< Qwen3: each head's query and key is normalised
-};
-
-/// Options of a linear layer without bias, stored as PyTorch's Linear.
-inline constexpr linear_options matrix{.bias = false, .order = weight_order::output_input};
-// example-end
-
-// example-begin trained
-/// Trains all parameters of a model.
-struct all_trained {
-  template <class L>
-  using layer = L;
-  template <class L>
-  using adapted = L;
-};
-
-/// Freezes a model, and trains two additional matrices for each `adapted` layer.
-template <std::size_t Rank, std::size_t Alpha = 2 * Rank>
-struct lora_trained {
-  template <class L>
-  using layer = frozen<L>;
-  template <class L>
-  using adapted = plait::nn::lora<L, Rank, Alpha>;
-};
-// example-end
-
 // example-begin block
-/// The blocks of a model. `Trained` selects the trained parameters.
+/// The blocks of a Llama, Mistral, Qwen2 or Qwen3. `Trained` selects the trained parameters.
 template <shape S, class Trained>
 struct llama_block {
   template <class L>
@@ -102,14 +56,22 @@ struct llama_block {
 // example-end
 
 // example-begin model
-/// A Llama followed by `Head`.
+/// The blocks of a model, and its table, whose rows are scaled in a Gemma.
+template <shape S, class Trained>
+using block_of =
+    std::conditional_t<(S.gemma.pattern > 0), gemma_block<S, Trained>, llama_block<S, Trained>>;
+template <shape S, class Table>
+using embedded = std::conditional_t<(S.gemma.pattern > 0),
+                                    sequential<named<"embed_tokens", Table>, embedding_scale<S>>,
+                                    named<"embed_tokens", Table>>;
+
+/// A model followed by `Head`.
 template <shape S, class Trained, class Table, class Head>
 using llama_with = sequential<
-    named<
-        "model",
-        sequential<named<"embed_tokens", Table>,
-                   named<"layers", plait::repeat<S.layers, typename llama_block<S, Trained>::type>>,
-                   named<"norm", typename llama_block<S, Trained>::norm>>>,
+    named<"model",
+          sequential<embedded<S, Table>,
+                     named<"layers", plait::repeat<S.layers, typename block_of<S, Trained>::type>>,
+                     named<"norm", typename block_of<S, Trained>::norm>>>,
     named<"lm_head", Head>>;
 
 /// A Llama whose head has its own matrix.
@@ -137,28 +99,31 @@ using tied_llama =
   using plait::nn::rotary_scaling;
   auto const scaling = of.rotary.scaling;
   using names = std::vector<std::string>;
-  return {.model_type = of.qk_norm    ? names{"qwen3"}
-                        : of.qkv_bias ? names{"qwen2"}
-                                      : names{"llama", "mistral"},
-          .vocab_size = of.vocabulary,
-          .hidden_size = of.width,
-          .intermediate_size = of.hidden,
-          .num_hidden_layers = of.layers,
-          .num_attention_heads = of.heads,
-          .num_key_value_heads = of.key_value_heads,
-          .head_dim = of.head_width,
-          .rms_norm_eps = of.norm.epsilon.number(),
-          .rope_theta = static_cast<double>(of.rotary.base),
-          .rope_scaling = {.rope_type = scaling == rotary_scaling::llama3   ? "llama3"
-                                        : scaling == rotary_scaling::linear ? "linear"
-                                                                            : "default",
-                           .factor = of.rotary.factor.number(),
-                           .low_freq_factor = of.rotary.low_frequency_factor.number(),
-                           .high_freq_factor = of.rotary.high_frequency_factor.number(),
-                           .original_max_position_embeddings = of.rotary.original_positions},
-          .sliding_window = of.attention.window,
-          .tie_word_embeddings = is_tied,
-          .sequence = of.sequence};
+  plait::model_config out{
+      .model_type = of.qk_norm    ? names{"qwen3"}
+                    : of.qkv_bias ? names{"qwen2"}
+                                  : names{"llama", "mistral"},
+      .vocab_size = of.vocabulary,
+      .hidden_size = of.width,
+      .intermediate_size = of.hidden,
+      .num_hidden_layers = of.layers,
+      .num_attention_heads = of.heads,
+      .num_key_value_heads = of.key_value_heads,
+      .head_dim = of.head_width,
+      .rms_norm_eps = of.norm.epsilon.number(),
+      .rope_theta = static_cast<double>(of.rotary.base),
+      .rope_scaling = {.rope_type = scaling == rotary_scaling::llama3   ? "llama3"
+                                    : scaling == rotary_scaling::linear ? "linear"
+                                                                        : "default",
+                       .factor = of.rotary.factor.number(),
+                       .low_freq_factor = of.rotary.low_frequency_factor.number(),
+                       .high_freq_factor = of.rotary.high_frequency_factor.number(),
+                       .original_max_position_embeddings = of.rotary.original_positions},
+      .sliding_window = of.attention.window,
+      .tie_word_embeddings = is_tied,
+      .sequence = of.sequence};
+  if (of.gemma.pattern > 0) set_gemma_fields(out, of);
+  return out;
 }
 // example-end
 

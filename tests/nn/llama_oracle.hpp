@@ -125,6 +125,16 @@ std::vector<std::pair<std::string, double>> gradients() {
   return out;
 }
 
+/// The sums of `gradients`, in the order of the parameters' names.
+template <class Model>
+numbers sorted_gradients() {
+  auto found = gradients<Model>();
+  std::ranges::sort(found);
+  numbers out;
+  for (auto const& each : found) out.push_back(each.second);
+  return out;
+}
+
 /// Compares with a line of the numbers of transformers in `file`.
 inline void expect_near(numbers const& got, char const* file, std::string const& name,
                         double tolerance) {

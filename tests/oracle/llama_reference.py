@@ -77,12 +77,17 @@ def prepare(model, in_double, with_weights=True):
     for module in model.modules():
         if type(module).__name__.endswith("RMSNorm"):
             module.forward = norm.__get__(module)
+    if with_weights:
+        set_weights(model)
+    return model.eval()  # no dropout
+
+
+def set_weights(model):
     with torch.no_grad():
-        for key, (name, parameter) in enumerate(sorted(model.named_parameters()) if with_weights else []):
+        for key, (name, parameter) in enumerate(sorted(model.named_parameters())):
             is_norm = name.endswith("norm.weight")
             parameter.copy_(values(parameter.numel(), key, *((0.1, 1.0) if is_norm else (0.1, 0.0)))
                             .reshape(parameter.shape))
-    return model.eval()  # no dropout
 
 
 def batch(step):

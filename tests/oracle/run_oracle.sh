@@ -113,11 +113,11 @@ for of in images formula resnet; do
   fi
 done
 
-# The Llamas and Qwens of tests/nn/llama_oracle_test.cpp and qwen_oracle_test.cpp, which need no program.
+# The models of tests/nn/llama_oracle_test.cpp, qwen_oracle_test.cpp and gemma_oracle_test.cpp, which need no program.
 if [[ -n $python ]] && "$python" -c 'import transformers' >/dev/null 2>&1; then
   "$python" "$here/config_defaults.py" || [[ $? == 77 ]] || exit 1
 fi
-for of in llama qwen; do
+for of in llama qwen gemma; do
   numbers="$here/${of}_numbers.txt"
   if [[ -n $python ]] && "$python" -c 'import transformers' >/dev/null 2>&1; then
     if [[ $mode == renew ]]; then
