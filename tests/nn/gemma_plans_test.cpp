@@ -81,6 +81,25 @@ TEST(GemmaPlans, AgreeWithTheSerialRun) {
               "tp2, recomputed");
 }
 
+// scripts/shape_from_config writes these numbers for Gemma 3 1B.
+constexpr train_llama::shape gemma_1b{.layers = 26,
+                                      .width = 1152,
+                                      .hidden = 6912,
+                                      .heads = 4,
+                                      .key_value_heads = 1,
+                                      .head_width = 256,
+                                      .sequence = 4096,
+                                      .vocabulary = 262144,
+                                      .norm = {.epsilon = plait::fraction(1e-6)},
+                                      .rotary = {.base = 1000000},
+                                      .attention = {.window = 512},
+                                      .gemma = {.pattern = 6}};
+using plan_of_1b = plait::ext::plan<
+    plait::objective<train_llama::tied_llama<gemma_1b>, plait::nn::cross_entropy<262144>>,
+    tensor_parallel<4>, plait::precision<plait::bfloat16, float>>;
+// transformers counts the same number.
+static_assert(plan_of_1b::parameter_count() == 999'885'952);
+
 // Norms have whole rows, so that a half of a block has one all_reduce forward.
 TEST(GemmaPlans, RanksShareTheWork) {
   auto const text = plait::explain(job<tensor_parallel<2>>::plan(), {.rows = 8});

@@ -31,6 +31,17 @@ LLAMA_1B = {
     "transformers_version": "4.45.0.dev0", "use_cache": True, "vocab_size": 128256}
 SCALING = LLAMA_1B["rope_scaling"]
 
+# As Google has published it.
+GEMMA_1B = {
+    "architectures": ["Gemma3ForCausalLM"], "attention_bias": False, "attention_dropout": 0.0,
+    "attn_logit_softcapping": None, "bos_token_id": 2, "cache_implementation": "hybrid", "eos_token_id": 1,
+    "final_logit_softcapping": None, "head_dim": 256, "hidden_activation": "gelu_pytorch_tanh", "hidden_size": 1152,
+    "initializer_range": 0.02, "intermediate_size": 6912, "max_position_embeddings": 32768,
+    "model_type": "gemma3_text", "num_attention_heads": 4, "num_hidden_layers": 26, "num_key_value_heads": 1,
+    "pad_token_id": 0, "query_pre_attn_scalar": 256, "rms_norm_eps": 1e-06, "rope_local_base_freq": 10000,
+    "rope_scaling": None, "rope_theta": 1000000, "sliding_window": 512, "sliding_window_pattern": 6,
+    "torch_dtype": "bfloat16", "transformers_version": "4.50.0.dev0", "use_cache": True, "vocab_size": 262144}
+
 
 def check(name, condition):
     global failures
@@ -126,9 +137,61 @@ for config in (changed(sliding_window=4096), changed(sliding_window=1024, use_sl
                changed(sliding_window=1024, layer_types=["full_attention"] * 16)):
     lacks(config, ".window")
 
+# Gemma 3, as transformers 4 and 5 write it.
+def gemma(**fields):
+    return dict(GEMMA_1B, **fields)
+
+
+def gemma_5(full, sliding, **fields):
+    config = gemma(rope_parameters={"full_attention": full, "sliding_attention": sliding},
+                   layer_types=(["sliding_attention"] * 5 + ["full_attention"]) * 4 + ["sliding_attention"] * 2,
+                   _sliding_window_pattern=6, use_bidirectional_attention=False, **fields)
+    return {name: value for name, value in config.items()
+            if name not in ("rope_theta", "rope_local_base_freq", "rope_scaling", "sliding_window_pattern")}
+
+
+plain, local = {"rope_type": "default", "rope_theta": 1e6}, {"rope_type": "default", "rope_theta": 1e4}
+code, out, said = run("--name", "gemma_1b_shape", write(GEMMA_1B, "gemma-3-1b"))
+check("the constant of Gemma 3 1B: %d %s %s" % (code, out, said), code == 0 and " ".join(out.split()) == (
+    "/// gemma-3-1b on 4096 tokens. /// Its head is the table of the embedding: the model is tied_llama. "
+    "inline constexpr shape gemma_1b_shape{.layers = 26, .width = 1152, .hidden = 6912, .heads = 4, "
+    ".key_value_heads = 1, .head_width = 256, .sequence = 4096, .vocabulary = 262144, "
+    ".norm = {.epsilon = plait::fraction(1e-6)}, .rotary = {.base = 1000000}, .attention = {.window = 512}, "
+    ".gemma = {.pattern = 6}};"))
+check("both versions of transformers", constant(gemma_5(plain, local)) == constant(GEMMA_1B))
+has(gemma(rope_scaling={"rope_type": "linear", "factor": 8.0}, rope_local_base_freq=20000, query_pre_attn_scalar=168),
+    ".rotary = {.base = 1000000, .scaling = plait::nn::rotary_scaling::linear, .factor = plait::fraction(8.0)}, "
+    ".attention = {.window = 512}, .gemma = {.pattern = 6, .local_base = 20000, .query_scalar = 168}")
+has(gemma_5(dict(plain, rope_type="linear", factor=8.0), dict(local, rope_theta=2e4)),
+    ".factor = plait::fraction(8.0)}, .attention = {.window = 512}, .gemma = {.pattern = 6, .local_base = 20000}")
+has(gemma(sliding_window_pattern=2), ".gemma = {.pattern = 2}")
+has(gemma(num_hidden_layers=2, layer_types=["sliding_attention"] * 2), ".gemma = {.pattern = 3}")
+lacks(GEMMA_1B, ".window", "--sequence", "512")  # the rotation of local layers remains
+has(GEMMA_1B, ".gemma = {.pattern = 6}", "--sequence", "512")
+refused("has the hidden_activation \"gelu\"; train_llama's Gemma has \"gelu_pytorch_tanh\"",
+        gemma(hidden_activation="gelu"))
+refused("has the sliding_window null; it must be a whole number from 1", gemma(sliding_window=None))
+refused("has the final_logit_softcapping 30.0, and train_llama's model null", gemma(final_logit_softcapping=30.0))
+refused("has the attn_logit_softcapping 50.0, and train_llama's model null", gemma(attn_logit_softcapping=50.0))
+refused("has the use_bidirectional_attention true, and train_llama's model false",
+        gemma(use_bidirectional_attention=True))
+refused("has the query_pre_attn_scalar 0; it must be a whole number from 1", gemma(query_pre_attn_scalar=0))
+refused("has the layer_types [\"full_attention\", \"sliding_attention\"]; in train_llama's Gemma the layers with full "
+        "attention are the last of every so many layers",
+        gemma(num_hidden_layers=2, layer_types=["full_attention", "sliding_attention"]))
+refused("has the layer_types [\"sliding_attention\"]; they must be \"sliding_attention\" or \"full_attention\" for "
+        "each of 26 layers", gemma(layer_types=["sliding_attention"]))
+refused("has the rope_local_base_freq 10000.5, and train_llama's is a whole number from 1",
+        gemma(rope_local_base_freq=10000.5))
+refused("has the rope_parameters.sliding_attention.rope_type \"linear\", and train_llama's layers with a window have "
+        "\"default\"", gemma_5(plain, dict(local, rope_type="linear", factor=8.0)))
+refused("has rope_parameters.sliding_attention.factor, 8.0, which train_llama's model does not have",
+        gemma_5(plain, dict(local, factor=8.0)))
+refused("has the rope_parameters.full_attention 4, which is not an object", gemma_5(4, local))
+
 # Models that train_llama does not have.
-refused("has the model_type \"gemma\", and train_llama's model is of llama or mistral", changed(model_type="gemma"))
-refused("has the model_type null, and train_llama's model is of llama or mistral", without("model_type"))
+refused("has the model_type \"gemma\", and train_llama's model is of llama, mistral or gemma3_text", changed(model_type="gemma"))
+refused("has the model_type null, and train_llama's model is of llama, mistral or gemma3_text", without("model_type"))
 refused("has the architectures [\"LlamaModel\"], and train_llama's model is LlamaForCausalLM",
         changed(architectures=["LlamaModel"]))
 refused("has the hidden_act \"gelu\"; train_llama has \"silu\"", changed(hidden_act="gelu"))

@@ -54,8 +54,9 @@ namespace plait::nn {
 /// Moves:  as L.
 ///
 /// Example (tests/reference/names_in_use_test.cpp interleaved):
-///     using heads = plait::nn::interleaved<6, plait::nn::attention<4, 1, 16, 128, {.window = 32}>,
-///                                          plait::nn::attention<4, 1, 16, 128>>;
+///     using heads =
+///         plait::nn::interleaved<6, plait::nn::attention<4, 1, 16, 128, {.window = 32}>,
+///                                plait::nn::attention<4, 1, 16, 128>>;
 template <std::size_t Period, class L, class Last>
 struct interleaved {
   static_assert(Period > 0,
