@@ -225,7 +225,11 @@ class partial_file {
 ///         not a regular file.
 class growing_file {
  public:
-  enum class start { empty, at_end };
+  enum class start {
+    empty,
+    at_end,
+    new_file  ///< there must be no file of this name
+  };
 
   explicit growing_file(std::string const& path, std::string_view kind, start where);
 

@@ -265,7 +265,10 @@ PLAIT_DECL growing_file::growing_file(std::string const& path, std::string_view 
   if (::stat(path.c_str(), &found) == 0 && !S_ISREG(found.st_mode))
     name_.refuse("cannot be written: it is not a regular file");
   constexpr int flags = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
-  descriptor_ = file_descriptor(::open(path.c_str(), flags, 0666));
+  int const only_new = where == start::new_file ? O_EXCL : 0;
+  descriptor_ = file_descriptor(::open(path.c_str(), flags | only_new, 0666));
+  if (descriptor_.get() < 0 && errno == EEXIST)
+    name_.refuse("exists already; choose another name, or remove the file first");
   if (descriptor_.get() < 0 || ::fstat(descriptor_.get(), &found) != 0)
     name_.fail("cannot be written", errno);
   if (!S_ISREG(found.st_mode)) name_.refuse("cannot be written: it is not a regular file");

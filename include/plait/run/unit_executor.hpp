@@ -279,9 +279,8 @@ class unit_executor {
         end_node<direction::forward, typename Code::node, epilogue>(at);
     }
     // If the epilogue is the sum of a residual, the watch checks the sum.
-    if constexpr (now.kind == program_node_kind::leaf &&
-                  (!is_node<epilogue> || std::is_same_v<typename epilogue::work, node_sum>))
-      if (at.pass->watch != nullptr) show(now.number, at);
+    if constexpr (is_shown<direction::forward, Code>)
+      if (at.pass->watch != nullptr) show(now.number, direction::forward, at);
   }
   template <class Code>
   PLAIT_IN_LOOPS void backward_node(frame_type const& at) {
@@ -304,6 +303,8 @@ class unit_executor {
       if constexpr (are_awaited<direction::backward, typename Code::node, epilogue>)
         end_node<direction::backward, typename Code::node, epilogue>(at);
     }
+    if constexpr (is_shown<direction::backward, Code>)
+      if (at.pass->watch != nullptr) show(now.number, direction::backward, at);
     using postponed = typename Code::postponed;
     if constexpr (is_node<postponed>) {
       constexpr planned_waits planned{now.item, direction::backward};
@@ -355,8 +356,11 @@ class unit_executor {
     else return false;
   }();
   /// Returns true if the backward computes the loss: in training, unless a watch checks the layers.
+  /// A recorder changes nothing in a step.
   [[nodiscard]] bool waits_for_gradient(frame_type const& at) {
-    return at.pass->context.training && at.pass->watch == nullptr && queue().loss_with_gradient();
+    auto const* const watch = at.pass->watch;
+    return at.pass->context.training && (watch == nullptr || watch->recorder != nullptr) &&
+           queue().loss_with_gradient();
   }
 
   /// Runs the backward of a leaf: computes the gradients of its parameters, the gradient of its
@@ -484,20 +488,35 @@ class unit_executor {
       recompute_.names[i] = concat({forward_names_[i], " again"});
     std::copy(plan().recomputed.begin(), plan().recomputed.end(), recompute_.nodes.begin());
   }
-  [[gnu::cold]] void show(int node, frame_type const& at) {
+  /// True for a node whose result the watch of a pass may look at. If a node carries out its
+  /// epilogue, only the result of the epilogue is in memory, and the code of the epilogue shows it.
+  template <direction Way, class Code>
+  static constexpr bool is_shown = [] {
+    using node = std::conditional_t<Way == direction::forward, typename Code::forward_epilogue,
+                                    typename Code::backward_epilogue>;
+    auto const& now = Code::facts;
+    if (Way == direction::backward && !now.gives_gradient) return false;
+    if (now.kind == program_node_kind::leaf)
+      return !is_node<node> || std::is_same_v<typename node::work, node_sum>;
+    return !now.is_tokens && now.kind != program_node_kind::fan_out;
+  }();
+  [[gnu::cold]] void show(int node, direction way, frame_type const& at) {
     auto& watch = *at.pass->watch;
-    auto const& context = at.pass->context;
     if (watch.found || at.recompute_bit != 0) return;
+    auto const& context = at.pass->context;
     auto const& now = plan().nodes[node];
-    auto const& leaf = plan().leaves[now.leaf];
-    if (leaf.has_term()) watch.look(rank_.device(), context.loss.data, 1);
-    if (!leaf.is_loss && !watch.found)
-      watch.look(rank_.device(), reinterpret_cast<T const*>(memory_.value_data(now.out, at)),
-                 memory_.block(now.out).count());
+    recorded_value const which{&plan(), &now, watch.value_after(plan(), now, way, at.unit), way,
+                               at.unit, &context};
     watch.microbatch = context.microbatch;
     watch.site = static_cast<std::uint32_t>(at.unit * leaves + now.leaf);
     watch.leaf = now.leaf;
     watch.copy = context.copy;
+    if (watch.looks_at_term(plan(), now)) watch.look(rank_.device(), context.loss.data, 1, which);
+    if (which.value < 0 || watch.found) return;
+    auto* const data = way == direction::forward ? memory_.value_data(which.value, at)
+                                                 : memory_.gradient_data(which.value, at);
+    watch.look(rank_.device(), reinterpret_cast<T const*>(data),
+               memory_.block(which.value).count(), which);
   }
 
   /// Clears the gradients of a layer's parameters, except the gradient that a product overwrites,

@@ -60,9 +60,11 @@ PLAIT_INSTANCE void compare_trainers<adamw>(number_gather const&, plan_numbers c
                                             std::uint64_t, adamw const&, trainer_options const&,
                                             std::string const&);
 PLAIT_INSTANCE void forward_watch::look<ext::host_device, float>(ext::host_device&, float const*,
-                                                                 std::size_t);
+                                                                 std::size_t,
+                                                                 recorded_value const&);
 PLAIT_INSTANCE void forward_watch::look<ext::host_device, double>(ext::host_device&, double const*,
-                                                                  std::size_t);
+                                                                  std::size_t,
+                                                                  recorded_value const&);
 }  // namespace plait::execution
 
 PLAIT_INSTANCE class plait::in_memory<float, int>;

@@ -31,6 +31,13 @@
 #include "plait/train/trainer_parts.hpp"
 #include "plait/train/trainer_state.hpp"
 
+namespace plait::ext {
+
+template <class Trainer>
+class step_trace;
+
+}  // namespace plait::ext
+
 namespace plait::execution {
 
 /// Holds the parameters of one rank's pipeline stage and trains them. Each rank of a launch makes a
@@ -111,9 +118,12 @@ class trainer_on {
     caught_signal::ends_waits here(of_.options.stop != nullptr);
     auto with = of_.begin(batch, trainer_program::whole_step);
     auto& program = of_.executor.passes.program(trainer_program::whole_step);
-    // All three conditions have the same value on all ranks. This is necessary, because a recorded
+    forward_watch watch{.recorder = of_.recorder};
+    if (watch.recorder != nullptr) with.frame.watch = &watch;
+    // All conditions have the same value on all ranks. This is necessary, because a recorded
     // collective on one rank must not meet an unrecorded collective on another rank.
-    if (of_.options.replay && batch.description != nullptr && batch.missing_samples == 0)
+    if (of_.options.replay && batch.description != nullptr && batch.missing_samples == 0 &&
+        watch.recorder == nullptr)
       of_.rank.device().replay(of_.executor.passes.recorded(batch.description->number),
                                [&] { of_.executor.run(program, with); });
     else of_.executor.run(program, with);
@@ -122,6 +132,7 @@ class trainer_on {
     auto report = report_of<terms>(now, of_.held.step);
     report.waited = batch.waited;
     here.end();  // from here on, signals no longer end waits, because hooks may wait for files
+    if (watch.recorder != nullptr) watch.recorder->end_step(report.step);
     if (of_.options.on_not_finite == trainer_options::not_finite::stop &&
         !(std::isfinite(report.loss) && std::isfinite(report.gradient_norm)))
       of_.end_at_nan(batch, report);
@@ -314,6 +325,8 @@ class trainer_on {
   /// tokens.
   using batch_element =
       std::conditional_t<takes_tokens && terms::targets.kind == value_kind::tokens, void, T>;
+
+  friend class ext::step_trace<trainer_on>;
 
   parts_type of_;
 };
