@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -76,8 +75,8 @@ struct forward_watch {
     device.download(made, values.data(), count * sizeof(T));
     device.synchronize();
     if (recorder != nullptr) return recorder->record(which, values.data(), count, sizeof(T));
-    found = !std::all_of(values.begin(), values.end(),
-                         [](T x) { return std::isfinite(static_cast<double>(x)); });
+    for (T const x : values)
+      if (!std::isfinite(static_cast<double>(x))) found = true;
   }
 };
 

@@ -278,8 +278,11 @@ class unit_executor {
       if constexpr (are_awaited<direction::forward, typename Code::node, epilogue>)
         end_node<direction::forward, typename Code::node, epilogue>(at);
     }
-    // If the epilogue is the sum of a residual, the watch checks the sum.
-    if constexpr (is_shown<direction::forward, Code>)
+    // If the epilogue is the sum of a residual, the watch sees the sum. Otherwise the code of the
+    // epilogue itself shows its result.
+    if constexpr (now.kind == program_node_kind::leaf
+                      ? !is_node<epilogue> || std::is_same_v<typename epilogue::work, node_sum>
+                      : !now.is_tokens)
       if (at.pass->watch != nullptr) show(now.number, direction::forward, at);
   }
   template <class Code>
@@ -303,7 +306,8 @@ class unit_executor {
       if constexpr (are_awaited<direction::backward, typename Code::node, epilogue>)
         end_node<direction::backward, typename Code::node, epilogue>(at);
     }
-    if constexpr (is_shown<direction::backward, Code>)
+    using shown = typename Code::backward_epilogue;
+    if constexpr (now.gives_gradient && (!is_node<shown> || std::is_same_v<typename shown::work, node_sum>))
       if (at.pass->watch != nullptr) show(now.number, direction::backward, at);
     using postponed = typename Code::postponed;
     if constexpr (is_node<postponed>) {
@@ -488,18 +492,6 @@ class unit_executor {
       recompute_.names[i] = concat({forward_names_[i], " again"});
     std::copy(plan().recomputed.begin(), plan().recomputed.end(), recompute_.nodes.begin());
   }
-  /// True for a node whose result the watch of a pass may look at. If a node carries out its
-  /// epilogue, only the result of the epilogue is in memory, and the code of the epilogue shows it.
-  template <direction Way, class Code>
-  static constexpr bool is_shown = [] {
-    using node = std::conditional_t<Way == direction::forward, typename Code::forward_epilogue,
-                                    typename Code::backward_epilogue>;
-    auto const& now = Code::facts;
-    if (Way == direction::backward && !now.gives_gradient) return false;
-    if (now.kind == program_node_kind::leaf)
-      return !is_node<node> || std::is_same_v<typename node::work, node_sum>;
-    return !now.is_tokens && now.kind != program_node_kind::fan_out;
-  }();
   [[gnu::cold]] void show(int node, direction way, frame_type const& at) {
     auto& watch = *at.pass->watch;
     if (watch.found || at.recompute_bit != 0) return;
