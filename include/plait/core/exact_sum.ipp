@@ -9,29 +9,35 @@
 namespace plait::detail {
 
 PLAIT_DECL void exact_sum::add(double number) {
-  int exponent = 0;
-  double const fraction = std::frexp(std::fabs(number), &exponent);
+  auto const bits = std::bit_cast<std::uint64_t>(number);
   // |number| = mantissa * 2^place, in units of 2^-256.
-  auto mantissa = static_cast<std::uint64_t>(std::ldexp(fraction, 53));
-  int place = exponent - 53 + 256;
+  std::uint64_t mantissa = (bits & 0xfffffffffffffu) | 0x10000000000000u;
+  int place = static_cast<int>(bits >> 52 & 0x7ffu) - 1075 + 256;
+  if (place <= -53) return;  // less than a unit
   if (place < 0) {
-    mantissa = place > -64 ? mantissa >> -place : 0;
+    mantissa >>= -place;
     place = 0;
   }
-  if (mantissa == 0) return;
-  std::array<std::uint64_t, words> added{};
-  auto const word = static_cast<std::size_t>(place / 64);
+  auto word = static_cast<std::size_t>(place / 64);
   int const shift = place % 64;
-  added[word] = mantissa << shift;
-  if (shift > 0 && word + 1 < words) added[word + 1] = mantissa >> (64 - shift);
-  if (number < 0) {  // the two's complement of `added`
-    std::uint64_t carry = 1;
-    for (auto& each : added) {
-      each = ~each + carry;
-      carry = carry != 0 && each == 0 ? 1 : 0;
+  std::uint64_t const low = mantissa << shift;
+  std::uint64_t carry = shift > 0 ? mantissa >> (64 - shift) : 0;
+  if (bits >> 63 == 0) {
+    words_[word] += low;
+    carry += words_[word] < low ? 1 : 0;
+    for (++word; carry != 0 && word < words; ++word) {
+      words_[word] += carry;
+      carry = words_[word] < carry ? 1 : 0;
+    }
+  } else {
+    carry += words_[word] < low ? 1 : 0;
+    words_[word] -= low;
+    for (++word; carry != 0 && word < words; ++word) {
+      std::uint64_t const before = words_[word];
+      words_[word] -= carry;
+      carry = before < carry ? 1 : 0;
     }
   }
-  add(added);
 }
 
 PLAIT_DECL void exact_sum::add(std::array<std::uint64_t, words> const& other) {

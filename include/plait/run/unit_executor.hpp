@@ -278,12 +278,10 @@ class unit_executor {
       if constexpr (are_awaited<direction::forward, typename Code::node, epilogue>)
         end_node<direction::forward, typename Code::node, epilogue>(at);
     }
-    // If the epilogue is the sum of a residual, the watch sees the sum. Otherwise the code of the
-    // epilogue itself shows its result.
-    if constexpr (now.kind == program_node_kind::leaf
-                      ? !is_node<epilogue> || std::is_same_v<typename epilogue::work, node_sum>
-                      : !now.is_tokens)
-      if (at.pass->watch != nullptr) show(now.number, direction::forward, at);
+    constexpr bool is_mapped =
+        is_node<epilogue> && !std::is_same_v<typename epilogue::work, node_sum>;
+    if constexpr (now.kind == program_node_kind::leaf || !now.is_tokens)
+      if (at.pass->watch != nullptr) show(now.number, direction::forward, at, is_mapped);
   }
   template <class Code>
   PLAIT_IN_LOOPS void backward_node(frame_type const& at) {
@@ -307,8 +305,9 @@ class unit_executor {
         end_node<direction::backward, typename Code::node, epilogue>(at);
     }
     using shown = typename Code::backward_epilogue;
-    if constexpr (now.gives_gradient && (!is_node<shown> || std::is_same_v<typename shown::work, node_sum>))
-      if (at.pass->watch != nullptr) show(now.number, direction::backward, at);
+    if constexpr (now.gives_gradient &&
+                  (!is_node<shown> || std::is_same_v<typename shown::work, node_sum>))
+      if (at.pass->watch != nullptr) show(now.number, direction::backward, at, false);
     using postponed = typename Code::postponed;
     if constexpr (is_node<postponed>) {
       constexpr planned_waits planned{now.item, direction::backward};
@@ -492,9 +491,12 @@ class unit_executor {
       recompute_.names[i] = concat({forward_names_[i], " again"});
     std::copy(plan().recomputed.begin(), plan().recomputed.end(), recompute_.nodes.begin());
   }
-  [[gnu::cold]] void show(int node, direction way, frame_type const& at) {
+  /// Shows the result of a node to the watch of the pass. `is_mapped`: the node has also computed
+  /// the element-wise layer after it, whose output may have replaced the result. If the epilogue is
+  /// the sum of a residual, the result is this sum.
+  [[gnu::cold]] void show(int node, direction way, frame_type const& at, bool is_mapped) {
     auto& watch = *at.pass->watch;
-    if (watch.found || at.recompute_bit != 0) return;
+    if (watch.found || at.recompute_bit != 0 || (is_mapped && watch.recorder == nullptr)) return;
     auto const& context = at.pass->context;
     auto const& now = plan().nodes[node];
     recorded_value const which{&plan(), &now, watch.value_after(plan(), now, way, at.unit), way,
