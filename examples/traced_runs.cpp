@@ -38,13 +38,12 @@ struct softsign {  // y = x / (1 + |x|), element by element
 // example-end
 
 template <bool IsRight>
-using layers =
-    plait::sequential<plait::named<"first", plait::nn::linear<32, 64>>,
-                      plait::named<"softsign", softsign<64, IsRight>>,
-                      plait::named<"last", plait::nn::linear<64, 10>>>;
+using layers = plait::sequential<plait::named<"first", plait::nn::linear<32, 64>>,
+                                 plait::named<"softsign", softsign<64, IsRight>>,
+                                 plait::named<"last", plait::nn::linear<64, 10>>>;
 template <bool IsRight, class Policy>
-struct job : plait::parallel<plait::objective<layers<IsRight>, plait::nn::cross_entropy<10>>, Policy,
-                             double> {};
+struct job : plait::parallel<plait::objective<layers<IsRight>, plait::nn::cross_entropy<10>>,
+                             Policy, double> {};
 
 template <class Job>
 void train(std::string const& path) {

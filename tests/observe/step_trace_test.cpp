@@ -38,8 +38,8 @@ struct steep_derivative {
     return T(1.001) * plait::functions::gelu_tanh_derivative{}(x, dy);
   }
 };
-using steep_gelu = nn::elementwise<2 * width, plait::functions::gelu_tanh, steep_derivative,
-                                   plait::input_slot>;
+using steep_gelu =
+    nn::elementwise<2 * width, plait::functions::gelu_tanh, steep_derivative, plait::input_slot>;
 
 template <class Activation>
 using mlp = sequential<named<"fc", nn::linear<width, 2 * width>>, Activation,
@@ -48,10 +48,11 @@ template <class Activation>
 using block =
     residual<sequential<named<"ln", nn::layer_norm<width>>, named<"mlp", mlp<Activation>>>>;
 template <class Activation>
-using body = sequential<named<"wte", nn::embedding<vocabulary, width>>,
-                        named<"wpe", nn::positions<length, width>>,
-                        named<"h", plait::repeat<2, block<Activation>>>,
-                        named<"relu", nn::relu<width>>, named<"head", nn::linear<width, vocabulary>>>;
+using body =
+    sequential<named<"wte", nn::embedding<vocabulary, width>>,
+               named<"wpe", nn::positions<length, width>>,
+               named<"h", plait::repeat<2, block<Activation>>>, named<"relu", nn::relu<width>>,
+               named<"head", nn::linear<width, vocabulary>>>;
 template <class Activation = nn::gelu<2 * width>>
 using model = plait::objective<body<Activation>, nn::cross_entropy<vocabulary>>;
 template <class... Policies>
@@ -61,8 +62,8 @@ struct free_job : plait::parallel<model<>, hybrid<Policies...>, double> {};
 using serial_job = free_job<plait::data_parallel<1>>;
 struct steep_job : plait::parallel<model<steep_gelu>, plait::data_parallel<1>, double> {};
 using sequence_parallel = plait::tensor_parallel<2, plait::sequence::sharded>;
-struct job_on_three_axes : free_job<plait::pipeline<2>, plait::data_parallel<2, plait::zero<3>>,
-                                    sequence_parallel> {};
+struct job_on_three_axes
+    : free_job<plait::pipeline<2>, plait::data_parallel<2, plait::zero<3>>, sequence_parallel> {};
 
 plait::byte_text text_of_bytes() {
   std::string bytes;
@@ -93,7 +94,9 @@ class StepTrace : public testing::Test {
   StepTrace() { fs::create_directory(folder_); }
   ~StepTrace() override { fs::remove_all(folder_); }
 
-  [[nodiscard]] std::string path(std::string const& name) const { return (folder_ / name).string(); }
+  [[nodiscard]] std::string path(std::string const& name) const {
+    return (folder_ / name).string();
+  }
 
   /// Trains three steps under a plan and returns the text of the trace.
   template <class Job>
@@ -127,8 +130,8 @@ class StepTrace : public testing::Test {
     char const* const tests = std::getenv("PLAIT_TESTS");
     auto const script =
         fs::absolute(fs::path(tests == nullptr ? "tests" : tests) / "../scripts/compare_traces");
-    std::string const command = "cd '" + folder_.string() + "' && python3 '" + script.string() +
-                                "' " + arguments + " 2>&1";
+    std::string const command =
+        "cd '" + folder_.string() + "' && python3 '" + script.string() + "' " + arguments + " 2>&1";
     outcome out;
     FILE* const said = ::popen(command.c_str(), "r");
     std::array<char, 4096> piece{};
@@ -140,7 +143,8 @@ class StepTrace : public testing::Test {
   }
 
  private:
-  fs::path folder_ = fs::path(testing::TempDir()) / ("plait_step_trace_" + std::to_string(::getpid()));
+  fs::path folder_ =
+      fs::path(testing::TempDir()) / ("plait_step_trace_" + std::to_string(::getpid()));
 };
 
 /// The numbers of one line, computed here from the elements of a tensor in the order of the tensor.
@@ -192,8 +196,8 @@ void expect_line(std::string const& trace, std::string const& pass, std::string 
 TEST_F(StepTrace, IsTheSameFileUnderAllPlansWithTheSameBits) {
   auto const serial = train<job<plait::data_parallel<1>>>("serial");
   std::string const elements = std::to_string(16 * length * width);
-  for (std::string const name : {"wte", "wpe", "h.0.ln", "h.1.mlp.fc", "h.1.mlp.1", "h.1.mlp.proj",
-                                 "relu", "head"}) {
+  for (std::string const name :
+       {"wte", "wpe", "h.0.ln", "h.1.mlp.fc", "h.1.mlp.1", "h.1.mlp.proj", "relu", "head"}) {
     auto const line = line_of(serial, "2", "forward", name);
     ASSERT_EQ(line.size(), 7u) << name;
     bool const is_wide = name == "h.1.mlp.fc" || name == "h.1.mlp.1";
@@ -201,7 +205,8 @@ TEST_F(StepTrace, IsTheSameFileUnderAllPlansWithTheSameBits) {
                        : is_wide      ? std::to_string(16 * length * 2 * width)
                                       : elements);
   }
-  for (char const* const name : {"loss", "head", "relu", "h.1.mlp.1", "h.1.mlp.fc", "h.0.ln", "wpe"})
+  for (char const* const name :
+       {"loss", "head", "relu", "h.1.mlp.1", "h.1.mlp.fc", "h.0.ln", "wpe"})
     EXPECT_EQ(line_of(serial, "2", "backward", name).size(), 7u) << name;
   EXPECT_EQ(serial, (train<job<plait::data_parallel<2, plait::zero<1>>>>("zero")));
   EXPECT_EQ(serial, (train<job<plait::pipeline<2>, plait::data_parallel<2>>>("pipeline")));

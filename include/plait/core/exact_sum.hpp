@@ -9,10 +9,11 @@
 
 namespace plait::detail {
 
-/// A sum of doubles that does not depend on the order of the additions. It is an integer of 576 bits
-/// that counts multiples of 2^-256. Each number is truncated to such a multiple when it is added, and
-/// integers are added without rounding. So two ranks may add up their halves of a tensor and then
-/// add the two sums, and the result has the same bits as the sum of the whole tensor on one rank.
+/// A sum of doubles that does not depend on the order of the additions. It is an integer of 576
+/// bits that counts multiples of 2^-256. Each number is truncated to such a multiple when it is
+/// added, and integers are added without rounding. So two ranks may add up their halves of a tensor
+/// and then add the two sums, and the result has the same bits as the sum of the whole tensor on
+/// one rank.
 ///
 /// Numbers that are at least 2^-203 in magnitude are added without any error.
 class exact_sum {

@@ -23,14 +23,15 @@ namespace plait::ext {
 /// runs whose values have the same bits write the same file on any number of ranks. docs/tracing.md
 /// describes the file.
 ///
-/// All ranks make a step_trace, after the trainer and before the next step; the trainer outlives it.
-/// Steps are not replayed (trainer_options::replay) while they are traced.
+/// All ranks make a step_trace, after the trainer and before the next step; the trainer outlives
+/// it. Steps are not replayed (trainer_options::replay) while they are traced.
+///
 /// Moves:  in each step, one small all_reduce for each three tensors.
 /// Cost:   copies each traced tensor to the host, and waits for the device after each layer.
 /// Errors: input_error, the same on all ranks, if the file exists, if it cannot be written, or if
 ///         the trainer has a trace already.
 ///
-/// Example (tests/observe/step_trace_test.cpp trace):
+/// Example (examples/traced_runs.cpp trace):
 template <class Trainer>
 class step_trace final : public execution::value_trace {
   using plan = typename Trainer::plan_type;
@@ -65,8 +66,8 @@ class step_trace final : public execution::value_trace {
   static base::facts facts_of(Trainer& trainer, std::string const& path) {
     auto& rank = trainer.of_.rank;
     if (trainer.of_.recorder != nullptr)
-      throw input_error({"step_trace '", path,
-                         "': another step_trace traces this trainer; destroy it first"});
+      throw input_error(
+          {"step_trace '", path, "': another step_trace traces this trainer; destroy it first"});
     return {planning::ir_of<plan>,
             rank.grid(),
             rank.coordinates(),

@@ -10,10 +10,10 @@
 
 namespace plait::execution {
 
-/// The numbers that a trace keeps of a tensor: how many elements it has, their sum, the sum of their
-/// squares, and a hash of their bits and indices. All of them are sums over the elements without
-/// rounding. So ranks that have different elements of a tensor can add them in any order, and the
-/// result does not depend on the plan.
+/// The numbers that a trace keeps of a tensor: how many elements it has, their sum, the sum of
+/// their squares, and a hash of their bits and indices. All of them are sums over the elements
+/// without rounding. So ranks that have different elements of a tensor can add them in any order,
+/// and the result does not depend on the plan.
 class trace_sums {
  public:
   /// The number of words that to_words() returns.
@@ -29,8 +29,9 @@ class trace_sums {
   [[nodiscard]] word_list to_words() const;
 
   [[nodiscard]] std::uint64_t count() const { return count_; }
-  /// Returns the sum modulo 2^64, over all elements, of mix(mix(index + 0x9e3779b97f4a7c15) ^ bits),
-  /// in which `bits` are the bits of the element as a double. All NaN have the same bits here.
+  /// Returns the sum modulo 2^64, over all elements, of mix(mix(index + 0x9e3779b97f4a7c15) ^
+  /// bits), in which `bits` are the bits of the element as a double. All NaN have the same bits
+  /// here.
   [[nodiscard]] std::uint64_t hash() const { return hash_; }
   /// Returns the sum of the elements; NaN if an element was left out.
   [[nodiscard]] double sum() const;

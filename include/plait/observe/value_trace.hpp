@@ -49,8 +49,8 @@ class value_trace : public value_recorder {
   /// Errors: input_error, the same on all ranks, if the file exists or cannot be made.
   [[gnu::cold]] value_trace(std::string const& path, facts of, number_gather const& gather);
 
-  [[nodiscard]] int value_after(plan_ir const& plan, program_node const& node,
-                                direction way, int unit) const override;
+  [[nodiscard]] int value_after(plan_ir const& plan, program_node const& node, direction way,
+                                int unit) const override;
   void record(recorded_value const& which, void const* elements, std::size_t count,
               std::size_t element_bytes) override;
 
@@ -78,9 +78,9 @@ class value_trace : public value_recorder {
 
   facts of_;
   std::string path_;
-  std::vector<std::string> names_;         ///< the pass and the name of each line
+  std::vector<std::string> names_;          ///< the pass and the name of each line
   std::vector<std::size_t> first_of_unit_;  ///< the number of the first leaf of each unit
-  std::size_t layers_ = 0;                 ///< the number of all leaves of all units
+  std::size_t layers_ = 0;                  ///< the number of all leaves of all units
   std::vector<trace_sums> sums_;
   std::optional<detail::growing_file> file_{};
 };

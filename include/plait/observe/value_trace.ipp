@@ -108,12 +108,11 @@ PLAIT_DECL traced_leaf leaf_of_node(plan_ir const& plan, program_node const& nod
   return {};
 }
 
-/// Throws `problem`, the text of an error of the root rank, on all ranks; "" is no error.
+/// Throws an input_error with the root rank's text `problem` on all ranks, unless the text is "".
 PLAIT_DECL void throw_on_all_ranks(number_gather const& gather, std::string const& problem) {
   std::vector<std::uint64_t> packed(compared_fields);
   constexpr std::size_t most = compared_fields * sizeof(std::uint64_t) - 1;
-  if (!problem.empty())
-    std::memcpy(packed.data(), problem.data(), std::min(problem.size(), most));
+  if (!problem.empty()) std::memcpy(packed.data(), problem.data(), std::min(problem.size(), most));
   auto const all = gather.of_all(packed);
   for (std::size_t rank = 0; rank < all.size(); ++rank)
     if (all[rank][0] != 0) {
@@ -178,8 +177,8 @@ PLAIT_DECL std::size_t value_trace::line_of(direction way, int unit, int leaf) c
   return way == direction::forward ? layer : 2 * layers_ - 1 - layer;
 }
 
-PLAIT_DECL void value_trace::record(recorded_value const& which, void const* elements,
-                                    std::size_t, std::size_t element_bytes) {
+PLAIT_DECL void value_trace::record(recorded_value const& which, void const* elements, std::size_t,
+                                    std::size_t element_bytes) {
   auto const& plan = *which.plan;
   auto const& value = plan.values[which.value];
   auto const& context = *which.context;
@@ -207,8 +206,8 @@ PLAIT_DECL void value_trace::record(recorded_value const& which, void const* ele
     std::size_t const begin =
         ((context.first_sample + sample) * context.sequence + position) * width;
     for (std::size_t column = 0; column < columns; ++column) {
-      std::size_t const in_whole = column / piece * part + (is_cut && !by_rows ? block * piece : 0) +
-                                   column % piece;
+      std::size_t const in_whole =
+          column / piece * part + (is_cut && !by_rows ? block * piece : 0) + column % piece;
       into.add(begin + in_whole, traced_element(elements, element_bytes, row * columns + column));
     }
   }
@@ -223,18 +222,17 @@ PLAIT_DECL void value_trace::record_parameter(parameter_pass which,
   if (!holds_the_one_copy(placements_of(entry, of_.plan.rules).owned, of_.place)) return;
   auto const number = std::size_t(parameter.number);
   auto const count = of_.parameters.size();
-  auto& into = sums_[2 * layers_ + (which == parameter_pass::gradient ? count - 1 - number
-                                                                      : count + number)];
+  auto& into = sums_[2 * layers_ +
+                     (which == parameter_pass::gradient ? count - 1 - number : count + number)];
   lean_vector<parameter_rectangle> mine;
   for (auto const& each : parameter.rectangles) planning::add_common(each, range, mine);
   for (auto const& each : mine)
-    planning::for_each_run(each, entry.info.columns,
-                           [&](std::size_t in_whole, std::size_t place, std::size_t length) {
-                             for (std::size_t i = 0; i < length; ++i)
-                               into.add(in_whole + i,
-                                        traced_element(elements, element_bytes,
-                                                       place - range.offset + i));
-                           });
+    planning::for_each_run(
+        each, entry.info.columns, [&](std::size_t in_whole, std::size_t place, std::size_t length) {
+          for (std::size_t i = 0; i < length; ++i)
+            into.add(in_whole + i,
+                     traced_element(elements, element_bytes, place - range.offset + i));
+        });
 }
 
 PLAIT_DECL void value_trace::write_step(std::int64_t step, number_gather const& gather) {
@@ -264,8 +262,8 @@ PLAIT_DECL void value_trace::write_step(std::int64_t step, number_gather const& 
     std::snprintf(numbers, sizeof numbers, " %llu %.17g %.17g %016llx ",
                   static_cast<unsigned long long>(now.count()), now.sum(), now.norm(),
                   static_cast<unsigned long long>(now.hash()));
-    text += concat({step, " ", names_[i].substr(0, space), numbers, names_[i].substr(space + 1),
-                    "\n"});
+    text +=
+        concat({step, " ", names_[i].substr(0, space), numbers, names_[i].substr(space + 1), "\n"});
   }
   sums_.assign(sums_.size(), {});
   try {

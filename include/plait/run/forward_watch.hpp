@@ -16,7 +16,7 @@ namespace plait::execution {
 struct recorded_value {
   plan_ir const* plan = nullptr;
   program_node const* node = nullptr;  ///< the node of the plan that has run
-  int value = -1;  ///< the number of the value in the plan; -1: no value
+  int value = -1;                      ///< the number of the value in the plan; -1: no value
   direction way = direction::forward;  ///< in a backward, the gradient of the value is recorded
   int unit = 0;                        ///< the number of the unit in the model
   layer_context const* context = nullptr;
@@ -53,8 +53,8 @@ struct forward_watch {
   value_recorder* recorder = nullptr;
 
   /// Returns the number of the value to look at after a node has run; -1: none.
-  [[nodiscard]] int value_after(plan_ir const& plan, program_node const& node,
-                                direction way, int unit) const {
+  [[nodiscard]] int value_after(plan_ir const& plan, program_node const& node, direction way,
+                                int unit) const {
     if (recorder != nullptr) return recorder->value_after(plan, node, way, unit);
     return node.kind == program_node_kind::leaf && !plan.leaves[node.leaf].is_loss ? node.out : -1;
   }
@@ -63,8 +63,8 @@ struct forward_watch {
     return recorder == nullptr && node.kind == program_node_kind::leaf &&
            plan.leaves[node.leaf].has_term();
   }
-  /// Copies `count` elements to the host. With a recorder, passes them on; otherwise sets `found` to
-  /// true if one of them is not finite.
+  /// Copies `count` elements to the host. With a recorder, passes them on; otherwise sets `found`
+  /// to true if one of them is not finite.
   ///
   /// Cost: waits for the device.
   template <class Device, class T>

@@ -5,14 +5,12 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <span>
 #include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "plait/core/concat.hpp"
-#include "plait/core/header_only.hpp"
 #include "plait/core/lean_vector.hpp"
 #include "plait/core/macros.hpp"
 #include "plait/core/type_list.hpp"
@@ -28,35 +26,11 @@
 #include "plait/run/pass_frame.hpp"
 #include "plait/run/stage_memory.hpp"
 #include "plait/run/term_operations.hpp"
+#include "plait/run/unit_places.hpp"
 #include "plait/run/value_nodes.hpp"
 #include "plait/tensor/view.hpp"
 
 namespace plait::execution {
-
-/// Fills in the names under which profilers and messages show the leaves' bodies, such as "mlp.c_fc
-/// forward" and "mlp.c_fc backward". `names`: the result of `leaf_names`.
-[[gnu::cold]] void name_bodies(std::vector<std::string> names, std::span<std::string> forward,
-                               std::span<std::string> backward);
-
-/// The offsets of a unit's activations and gradients in the stashes of its chunk, in bytes, and the
-/// bytes `stash_end` that the unit keeps in its activation stash. Values at a greater offset of the
-/// unit's layout are recomputed.
-struct unit_place {
-  std::size_t activations = 0, gradients = 0, stash_end = 0;
-};
-
-/// Returns the units that are in both ranges.
-constexpr unit_range within(unit_range piece, unit_range units) {
-  return {std::max(units.begin, piece.begin), std::min(units.end, piece.end)};
-}
-
-/// Returns the places of the units of a model. `activations`: for each item and each kind of
-/// recomputation, the bytes that a unit keeps in its activation stash. `gradients`: for each item,
-/// the bytes of a unit's gradient stash.
-[[nodiscard]] [[gnu::cold]] lean_vector<unit_place> places_of_units(
-    static_view<item> items, lean_vector<chunk_arena> const& chunks,
-    recompute_table const& recomputes, std::array<std::size_t, granularities> const* activations,
-    std::size_t const* gradients);
 
 /// Runs the units of an item on one microbatch, one after the other: the output of a unit is the
 /// input of the next. All units of an item have the same nodes, so their code is compiled once and
@@ -499,8 +473,8 @@ class unit_executor {
     if (watch.found || at.recompute_bit != 0 || (is_mapped && watch.recorder == nullptr)) return;
     auto const& context = at.pass->context;
     auto const& now = plan().nodes[node];
-    recorded_value const which{&plan(), &now, watch.value_after(plan(), now, way, at.unit), way,
-                               at.unit, &context};
+    recorded_value const which{&plan(), &now,    watch.value_after(plan(), now, way, at.unit),
+                               way,     at.unit, &context};
     watch.microbatch = context.microbatch;
     watch.site = static_cast<std::uint32_t>(at.unit * leaves + now.leaf);
     watch.leaf = now.leaf;
@@ -509,8 +483,8 @@ class unit_executor {
     if (which.value < 0 || watch.found) return;
     auto* const data = way == direction::forward ? memory_.value_data(which.value, at)
                                                  : memory_.gradient_data(which.value, at);
-    watch.look(rank_.device(), reinterpret_cast<T const*>(data),
-               memory_.block(which.value).count(), which);
+    watch.look(rank_.device(), reinterpret_cast<T const*>(data), memory_.block(which.value).count(),
+               which);
   }
 
   /// Clears the gradients of a layer's parameters, except the gradient that a product overwrites,
@@ -606,7 +580,3 @@ class unit_executor {
 };
 
 }  // namespace plait::execution
-
-#if PLAIT_HEADER_ONLY
-#include "plait/run/unit_executor.ipp"
-#endif

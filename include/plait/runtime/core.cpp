@@ -87,7 +87,7 @@
 #include "plait/run/stage_memory.ipp"
 #include "plait/run/staging_buffers.ipp"
 #include "plait/run/summing_operations.ipp"
-#include "plait/run/unit_executor.ipp"
+#include "plait/run/unit_places.ipp"
 #include "plait/runtime/instances.hpp"
 #include "plait/schedule/operation.ipp"
 #include "plait/schedule/proof.ipp"

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "plait/run/unit_executor.hpp"
+#include "plait/run/unit_places.hpp"
+
+#include "plait/core/concat.hpp"
 
 namespace plait::execution {
 
