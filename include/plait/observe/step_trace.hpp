@@ -32,6 +32,10 @@ namespace plait::ext {
 ///         the trainer has a trace already.
 ///
 /// Example (examples/traced_runs.cpp trace):
+///     auto trainer = plait::trainer<Job>(rank, plait::adamw{.learning_rate = 0.01});
+///     plait::ext::step_trace trace(trainer, path);
+///     auto batches = plait::batches<double>(data, plait::global_batch<64>{}, rank);
+///     for (int step = 0; step < 3; ++step) trainer.step(batches.at(std::uint64_t(step)));
 template <class Trainer>
 class step_trace final : public execution::value_trace {
   using plan = typename Trainer::plan_type;
