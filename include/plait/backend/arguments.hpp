@@ -77,11 +77,12 @@ struct sgd_numbers {
 /// Shapes: parameters, gradients, copies and each optimizer state (such as a moment of AdamW) have
 ///         `count` elements; an element has the same offset in each. A state begins `state_stride`
 ///         elements after the previous state. The ranges cover the block, in order.
-template <class Parameter, class Gradient = Parameter, class Copy = Parameter>
+template <class Parameter, class Gradient = Parameter, class Copy = Parameter,
+          class State = Parameter>
 struct optimizer_arena {
   Parameter* parameters = nullptr;
   Gradient const* gradients = nullptr;
-  Parameter* states = nullptr;
+  State* states = nullptr;
   /// If not null, receives the new parameters, converted to the type in which layers compute.
   Copy* copies = nullptr;
   std::size_t count = 0;

@@ -97,9 +97,9 @@ class queue_calls {
                matrix<double const>{norm, 1, 1}, matrix<double>{factor, 1, 1});
   }
   /// Updates the parameters of an arena by one step of AdamW; `now` points to the device's memory.
-  template <class T, class Gradient, class Copy>
-  void adamw(optimizer_arena<T, Gradient, Copy> const& of, adamw_constants const& fixed,
-             adamw_numbers const* now) const {
+  /// `Arena`: an optimizer_arena, or a rounded_arena.
+  template <class Arena>
+  void adamw(Arena const& of, adamw_constants const& fixed, adamw_numbers const* now) const {
     self().run(operation::adamw{}, matrix<adamw_numbers const>{now, 1, 1}, of, fixed);
   }
   template <class T, class Gradient, class Copy>

@@ -30,8 +30,9 @@ PLAIT_DECL checkpoints::checkpoints(std::unique_ptr<saved_state> state,
   detail::add_settings_of_batches(settings_, batches_);
   set_extra(std::move(options_.extra));
   copies_.rank = state_->rank();
-  copies_.element_bytes = state_->element_bytes();
   copies_.kinds = state_->kinds();
+  for (std::size_t kind = 0; kind < copies_.kinds.size(); ++kind)
+    copies_.element_bytes.push_back(state_->element_bytes(kind));
   copies_.rectangles = state_->rectangles();
   copies_.bytes.resize(copies_.kinds.size());
   compare_options();
@@ -59,7 +60,7 @@ PLAIT_DECL std::uint64_t checkpoints::resume() {
       check(*manifest, folder);
       batch = next_batch(manifest->samples, folder);
     });
-    detail::state_reader reader(folder, *manifest, state_->element_bytes());
+    detail::state_reader reader(folder, *manifest, copies_.element_bytes[0]);
     if (options_.verify && !is_undamaged(reader)) {
       left_out_.push_back(std::exchange(problem_, {}));
       continue;
@@ -125,7 +126,8 @@ PLAIT_DECL void checkpoints::save_as(std::optional<double> value) {
   saving_->value = value;
   try {
     saving_->manifest = manifest_now();
-    for (auto& bytes : copies_.bytes) bytes.resize(state_->count() * copies_.element_bytes);
+    for (std::size_t kind = 0; kind < copies_.bytes.size(); ++kind)
+      copies_.bytes[kind].resize(state_->count() * copies_.element_bytes[kind]);
   } catch (std::exception const& problem) {  // proceed() tells all ranks about it
     return fail(problem.what());
   }
@@ -373,9 +375,17 @@ PLAIT_DECL ext::checkpoint_manifest checkpoints::manifest_now() const {
     out.settings.emplace_back(detail::best_value_setting, detail::best_value_text(*saving_->value));
   }
   if (!is_root()) return out;
-  for (auto const& [name, info] : state_->tensors())
+  // The tensors of a parameter follow each other, in the order of the kinds.
+  std::string parameter;
+  std::size_t kind = 0;
+  for (auto const& [name, info] : state_->tensors()) {
+    bool const is_next =
+        kind + 1 < copies_.kinds.size() && name == parameter + copies_.kinds[kind + 1];
+    kind = is_next ? kind + 1 : 0;
+    if (!is_next) parameter = name;
     out.tensors.push_back({name, detail::sizes_of(info, info.rows, info.columns),
-                           to_string(detail::type_in_files(copies_.element_bytes))});
+                           to_string(detail::type_in_files(copies_.element_bytes[kind]))});
+  }
   out.ages = state_->ages();
   return out;
 }

@@ -122,7 +122,7 @@ template <class Source>
               : ext::concat(
                     {"No parameter takes ", detail::list_of_names(unused, "tensor"),
                      " of the file; list tensors that may be ignored in weight_names::extra"}))});
-  detail::weights_source from(source, in_file, taken, state.element_bytes());
+  detail::weights_source from(source, in_file, taken, state.element_bytes(0));
   state.import_parameters(from);
 }
 

@@ -23,8 +23,8 @@ inline constexpr char const* crc_key = "plait_crc32";
 /// averages.
 struct rank_copies {
   int rank = 0;
-  std::size_t element_bytes = 0;
   std::vector<std::string> kinds{};
+  std::vector<std::size_t> element_bytes{};  ///< bytes of an element of each kind
   std::vector<saved_rectangle> rectangles{};
   std::vector<std::vector<std::byte>> bytes{};  ///< the copy of each kind
 };

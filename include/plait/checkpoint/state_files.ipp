@@ -55,8 +55,8 @@ PLAIT_DECL void state_writer::write_file(std::filesystem::path const& path,
   for (auto const& [kind, of] : tensors) {
     auto const& where = of->where;
     auto const name = of->name + of_.kinds[kind];
-    entries.push_back(
-        {name, type_in_files(of_.element_bytes), sizes_of(of->info, where.rows, where.columns)});
+    entries.push_back({name, type_in_files(of_.element_bytes[kind]),
+                       sizes_of(of->info, where.rows, where.columns)});
     offsets[name] = sizes_of(of->info, where.row, where.column);
     sums[name] = checkpoint_crc(rows_of(kind, where));
   }
@@ -70,7 +70,7 @@ PLAIT_DECL void state_writer::write_file(std::filesystem::path const& path,
 
 PLAIT_DECL std::span<std::byte const> state_writer::rows_of(std::size_t kind,
                                                             parameter_rectangle const& where) {
-  std::size_t const each = of_.element_bytes, row = where.columns * each;
+  std::size_t const each = of_.element_bytes[kind], row = where.columns * each;
   auto const from = std::span<std::byte const>(of_.bytes[kind]).subspan(where.place * each);
   if (where.rows == 1 || where.columns == where.stride) return from.first(where.rows * row);
   rows_.resize(where.rows * row);

@@ -135,9 +135,17 @@ constexpr std::size_t batch_bytes(workload const& load) {
 /// slices, the sums of squares, groups of parameters that an optimizer treats alike, the blocks
 /// whose squares are summed, and the numbers that ranks compare.
 struct number_tables {
-  static constexpr std::size_t step_bytes = 512, update_bytes = 32, squares_bytes = 24;
+  static constexpr std::size_t step_bytes = 512, update_bytes = 32, squares_bytes = 24,
+                               origin_bytes = 56;
   std::size_t slices_at = 0, norm_partials_at = 0, updated_at = 0, squared_at = 0, compared_at = 0,
               total = 0;
+  std::size_t updated = 0;  ///< number of parameters that the optimizer updates
+
+  /// Returns the bytes of a separate table, of optimizers whose states are rounded by random
+  /// numbers: the origin of each parameter's elements, see element_origin.
+  [[nodiscard]] constexpr std::size_t origin_table() const {
+    return aligned(updated * origin_bytes);
+  }
 };
 
 template <class Plan>
@@ -150,7 +158,7 @@ constexpr number_tables lay_out_numbers(int stage, mesh const& grid) {
       local += copies;
       squared += copies * std::size_t(Plan::norm_partials_of(entry));
     }
-  number_tables out;
+  number_tables out{.updated = local};
   std::size_t next = number_tables::step_bytes;
   auto const take = [&next](std::size_t bytes) {
     return std::exchange(next, next + aligned(bytes));
@@ -253,16 +261,17 @@ template <class Plan>
   auto const parameters = Plan::parameter_layout_for(stage, grid);
   std::size_t const kept = parameters.parameters_at.count;
   std::size_t const owned = parameters.count() / std::size_t(grid.size(Plan::rules.cut_axes()));
+  auto const numbers = lay_out_numbers<Plan>(stage, grid);
   return {Plan::has_copies ? kept * Plan::element_bytes + owned * Plan::parameter_bytes
                            : kept * Plan::parameter_bytes,
           Plan::slice_arena_for(parameters, grid).total * Plan::gradient_bytes,
-          owned * Plan::parameter_bytes * std::size_t(load.optimizer_states),
+          owned * load.bytes_of_states(Plan::parameter_bytes),
           load.averages ? owned * Plan::parameter_bytes : 0,
           Plan::arena_for(stage, load, passes).total_bytes,
           batch_bytes<Plan>(load),
           std::max(outputs(load.prediction != predicted::nothing, job_part::prediction),
                    outputs(load.measured_numbers > 0, job_part::evaluation)),
-          lay_out_numbers<Plan>(stage, grid).total,
+          numbers.total + (load.state_bytes > 0 ? numbers.origin_table() : 0),
           load.ranked_sums ? room_of_sums<Plan>(stage, load) : 0};
 }
 

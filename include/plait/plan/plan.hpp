@@ -381,7 +381,7 @@ struct plan {
   }
 
   /// Returns the bytes of the rank that needs the most memory. If an optimizer's type is given, the
-  /// number of the optimizer's states replaces the number in the workload.
+  /// number and the type of the optimizer's states replace those in the workload.
   static constexpr std::size_t bytes_per_rank(workload const& load) {
     auto const table = training_timetable<schedule_type, stages>(completed(load).microbatches);
     std::size_t most = 0;
@@ -392,6 +392,7 @@ struct plan {
   template <class Optimizer>
   static constexpr std::size_t bytes_per_rank(workload load) {
     load.optimizer_states = Optimizer::states;
+    load.state_bytes = state_bytes_of<Optimizer>();
     return bytes_per_rank(load);
   }
 
@@ -420,8 +421,8 @@ struct plan {
         layout.frozen_count /
         std::size_t(rules.keeps_blocks() ? complete.size(rules.cut_axes()) : 1);
     std::size_t const elements = layout.count() / std::size_t(ranks) + frozen;
-    return elements * parameter_bytes *
-           (1 + std::size_t(load.optimizer_states) + (load.averages ? 1 : 0));
+    return elements *
+           (parameter_bytes * (load.averages ? 2 : 1) + load.bytes_of_states(parameter_bytes));
   }
 
   /// Returns the mesh with all its sizes. A size that is set at launch is taken from `load`.

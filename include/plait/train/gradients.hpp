@@ -230,13 +230,11 @@ template <class Plan, class Decays>
   return out;
 }
 
-/// Updates one block of the parameters of a stage with the optimizer.
-template <class Job, placement OnBatch, class Rank, class Optimizer>
+/// Updates one block of the parameters of a stage with the optimizer. `arena`: the operands, an
+/// optimizer_arena, without the gradients.
+template <class Job, placement OnBatch, class Rank, class Optimizer, class Arena>
 void update_parameters(Rank& rank, Optimizer const& optimizer, gradients<Job, OnBatch> of,
-                       owned_block const& block,
-                       optimizer_arena<typename Job::parameter_element,
-                                       typename Job::gradient_element, typename Job::element>
-                           arena,
+                       owned_block const& block, Arena arena,
                        typename Optimizer::numbers const* now) {
   static_assert(is_reduced<OnBatch>);
   arena.gradients = of.data + block.gradients_at;

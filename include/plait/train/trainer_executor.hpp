@@ -24,6 +24,7 @@
 #include "plait/train/options/trainer_options.hpp"
 #include "plait/train/state/parameter_store.hpp"
 #include "plait/train/state/state_ages.hpp"
+#include "plait/train/state/state_element.hpp"
 #include "plait/train/state/step_memory.hpp"
 #include "plait/train/trainer_passes.hpp"
 
@@ -49,7 +50,8 @@ class trainer_executor {
   using plan = typename Job::plan_type;
   using device_type = typename Rank::device_type;
   using elements = element_types<typename Job::element, typename Job::parameter_element,
-                                 typename Job::gradient_element>;
+                                 typename Job::gradient_element,
+                                 state_element_of<Optimizer, typename Job::parameter_element>>;
   using store_type = parameter_store<elements, Rank>;
 
  public:
@@ -82,6 +84,8 @@ class trainer_executor {
 
   /// Returns the memory of the numbers of a step and of their tables.
   [[nodiscard]] auto const& memory() const { return memory_; }
+  /// Returns the number of bytes of this memory, and of the tables of state_rounding.
+  [[nodiscard]] std::size_t number_bytes() const { return memory_.bytes() + rounding_.bytes(); }
   /// Returns the slices of a global batch that this rank computes.
   [[nodiscard]] slice_range slices() const { return slices_.mine(); }
 
@@ -103,6 +107,8 @@ class trainer_executor {
         updated_.push_back(part);
       }
     memory_.lay_out_updates(rank_.device(), ranges, 1 + younger_.size());
+    if constexpr (state_bytes_of<Optimizer>() > 0)
+      rounding_.template lay_out<plan>(rank_, store_.local(), updated_);
     passes.forget_recorded();
   }
 
@@ -240,12 +246,23 @@ class trainer_executor {
     for (std::size_t i = 0; i < updated_.size(); ++i) {
       auto const& [block, younger_by, age] = updated_[i];
       auto const ranges = memory_.updated(i);
-      update_parameters(rank_, rule_, gradients<Job, reduced_placement<Job>>{store_.gradients()},
-                        block,
-                        {store_.parameters_of(block), nullptr, store_.state_of(block),
-                         store_.copies_of(block), block.elements.count, store_.owned_count(),
-                         ranges.data(), static_cast<int>(ranges.size()), &now->gradient_scale},
-                        memory_.numbers_of_age(age));
+      optimizer_arena<typename Job::parameter_element, typename Job::gradient_element,
+                      typename Job::element, typename elements::state_element> const arena{
+          store_.parameters_of(block),
+          nullptr,
+          store_.state_of(block),
+          store_.copies_of(block),
+          block.elements.count,
+          store_.owned_count(),
+          ranges.data(),
+          static_cast<int>(ranges.size()),
+          &now->gradient_scale};
+      auto const update = [&](auto const& operands) {
+        update_parameters(rank_, rule_, reduced(), block, operands, memory_.numbers_of_age(age));
+      };
+      if constexpr (state_bytes_of<Optimizer>() > 0)
+        update(rounding_.arena(arena, i, options_.seed, &now->step));
+      else update(arena);
       hooks_.after_update(block, &now->gradient_scale);
     }
   }
@@ -318,6 +335,7 @@ class trainer_executor {
   store_type& store_;
   Hooks const& hooks_;
   step_memory<device_type, Optimizer, terms::count> memory_;
+  state_rounding<device_type, Optimizer> rounding_{};
   summed_numbers<plan, terms, numbers_type> sums_;
   slice_sums<typename Job::gradient_element, Rank, (plan::slices > 0)> slices_;
   lean_vector<aged_block> updated_{};    // the blocks that the optimizer updates
@@ -326,7 +344,7 @@ class trainer_executor {
 
  public:
   /// The passes and programs, with the arena of activations.
-  trainer_passes<Job, Rank> passes;
+  trainer_passes<Job, Rank, store_type> passes;
 };
 
 }  // namespace plait::execution

@@ -32,6 +32,7 @@
 #include "plait/train/state/imported_values.hpp"
 #include "plait/train/state/parameter_store.hpp"
 #include "plait/train/state/state_ages.hpp"
+#include "plait/train/state/state_element.hpp"
 #include "plait/train/state/step_memory.hpp"
 #include "plait/train/state/training_state.hpp"
 #include "plait/train/trainer_executor.hpp"
@@ -63,7 +64,8 @@ class trainer_parts {
   using passes_type = stage_executor<Job, Rank>;
   using batch_type = device_batch<typename device_type::memory>;
   using elements = element_types<typename Job::element, typename Job::parameter_element,
-                                 typename Job::gradient_element>;
+                                 typename Job::gradient_element,
+                                 state_element_of<Optimizer, typename Job::parameter_element>>;
 
  private:
   using generation_type =
@@ -114,7 +116,10 @@ class trainer_parts {
       compare_trainers(gather_numbers(), numbers_to_compare<plan>(rank.grid()), number_, rule,
                        options, rank.device().kind());
     generation_.meet(
-        gather_numbers(), {.optimizer_states = Optimizer::states, .averages = options.average > 0},
+        gather_numbers(),
+        {.optimizer_states = Optimizer::states,
+         .state_bytes = state_bytes_of<Optimizer>(),
+         .averages = options.average > 0},
         name(),
         [this](numbers const& last) { executor.catch_up(last, held.step, held.ages.oldest()); },
         [this] { start(); });
@@ -187,6 +192,7 @@ class trainer_parts {
                           .microbatches = batch.microbatches,
                           .data_ranks = plan::grid.ranks_at_launch(rank.grid()),
                           .optimizer_states = Optimizer::states,
+                          .state_bytes = state_bytes_of<Optimizer>(),
                           .averages = options.average > 0,
                           .ranked_sums = rank.sums_in_room()};
         },
@@ -231,7 +237,7 @@ class trainer_parts {
     need.activations = executor.passes.bytes();
     need.outputs = outputs_.bytes();
     need.averages = averaged.bytes();
-    need.numbers = executor.memory().bytes();
+    need.numbers = executor.number_bytes();
     need.workspace = detail::workspace_of(rank.device());
     return need;
   }
@@ -324,7 +330,7 @@ class trainer_parts {
         if (which[std::size_t(parameter.number)] == 0 || common.count == 0) continue;
         std::size_t const at = common.offset - block.elements.offset;
         for (std::size_t k = 0; k < std::size_t(Optimizer::states); ++k)
-          queue.fill(typename Job::parameter_element{0},
+          queue.fill(typename elements::state_element{},
                      store.state_of(block) + k * store.owned_count() + at, common.count);
         averaged.copy(block, at, common.count);
       }

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -48,6 +49,7 @@ template <class Parts>
 class trainer_state final : public saved_state {
   using plan = typename Parts::job_type::plan_type;
   using element = typename Parts::job_type::parameter_element;
+  using state_element = typename Parts::elements::state_element;
 
  public:
   explicit trainer_state(Parts& of) : of_(of) {
@@ -78,7 +80,9 @@ class trainer_state final : public saved_state {
   void refuse_joining_ranks(function_reference<std::string(int, int)> wrong) const override {
     plait::execution::refuse_joining_ranks(of_.rank.generation(), wrong);
   }
-  [[nodiscard]] std::size_t element_bytes() const override { return sizeof(element); }
+  [[nodiscard]] std::size_t element_bytes(std::size_t kind) const override {
+    return is_state(kind) ? sizeof(state_element) : sizeof(element);
+  }
   [[nodiscard]] std::vector<std::pair<std::string, std::string>> settings() const override {
     auto out = settings_of<plan>(of_.rule, of_.options, of_.rank.grid());
     out.emplace_back(kind_setting, of_.rank.device().kind());
@@ -130,21 +134,23 @@ class trainer_state final : public saved_state {
   }
 
   [[gnu::cold]] void copy(std::size_t kind, void* all) const override {
-    std::span<element> const to(static_cast<element*>(all), count());
+    std::size_t const each = element_bytes(kind);
     auto& device = of_.rank.device();
     device.synchronize();
     for (auto const& share : shares_) {
-      auto const out = to.subspan(share.state_offset, share.elements.count);
+      auto* const out = static_cast<std::byte*>(all) + share.state_offset * each;
+      std::size_t const count = share.elements.count;
       if (share.elements.offset >= of_.store.layout().count()) {
-        if (kind == 0) of_.store.download_frozen(share.elements, out);
-        else std::fill(out.begin(), out.end(), element{0});
+        if (kind == 0)
+          of_.store.download_frozen(share.elements, {reinterpret_cast<element*>(out), count});
+        else std::fill_n(out, count * each, std::byte{0});
         continue;
       }
       for (auto const& block : of_.store.owned())
         if (auto const common = overlap(block.elements, share.elements); common.count > 0)
-          device.download(data_of(kind, block) + (common.offset - block.elements.offset),
-                          out.data() + (common.offset - share.elements.offset),
-                          common.count * sizeof(element));
+          device.download(data_of(kind, block) + (common.offset - block.elements.offset) * each,
+                          out + (common.offset - share.elements.offset) * each,
+                          common.count * each);
     }
     device.synchronize();
   }
@@ -224,10 +230,14 @@ class trainer_state final : public saved_state {
     return holds_the_one_copy(saved_placements(entry.stored), of_.rank.coordinates());
   }
 
-  [[nodiscard]] element* data_of(std::size_t kind, owned_block const& block) const {
-    if (kind == 0) return of_.store.parameters_of(block);
-    if (kind <= states) return of_.store.state_of(block) + (kind - 1) * of_.store.owned_count();
-    return of_.averaged.data_of(block);
+  static bool is_state(std::size_t kind) { return kind > 0 && kind <= states; }
+  /// Returns the address, on the device, of a block's elements of a kind.
+  [[nodiscard]] std::byte* data_of(std::size_t kind, owned_block const& block) const {
+    if (is_state(kind))
+      return reinterpret_cast<std::byte*>(of_.store.state_of(block) +
+                                          (kind - 1) * of_.store.owned_count());
+    return reinterpret_cast<std::byte*>(kind == 0 ? of_.store.parameters_of(block)
+                                                  : of_.averaged.data_of(block));
   }
 
   void restore_parameters(state_source& from) {
@@ -242,6 +252,19 @@ class trainer_state final : public saved_state {
     for (std::size_t kind = 1; kind <= states; ++kind)
       if (!from.contains(name + kinds_[kind])) return false;
     return true;
+  }
+  /// Uploads the values of a block of a kind, in the kind's type on the device.
+  void upload(std::size_t kind, std::vector<element> const& values, owned_block const& block) {
+    auto* const to = data_of(kind, block);
+    if constexpr (!std::is_same_v<element, state_element>)
+      if (is_state(kind)) {
+        std::vector<state_element> rounded(values.size());
+        for (std::size_t i = 0; i < values.size(); ++i)
+          rounded[i] = static_cast<state_element>(values[i]);
+        of_.rank.device().upload(rounded.data(), to, rounded.size() * sizeof(state_element));
+        return;
+      }
+    of_.rank.device().upload(values.data(), to, values.size() * sizeof(element));
   }
   void restore_owned(std::size_t kind, state_source& from) {
     auto const is_there = [&](std::string const& name) {
@@ -261,8 +284,7 @@ class trainer_state final : public saved_state {
           of_.store.read_rectangle(from, parameter.name + kinds_[kind], entry.info.unpadded(), each,
                                    values, block.elements.offset);
       }
-      of_.rank.device().upload(values.data(), data_of(kind, block),
-                               values.size() * sizeof(element));
+      upload(kind, values, block);
       of_.rank.device().synchronize();
       if (kind > states)  // averages that the source lacks are set to the parameters
         for (auto const& parameter : of_.store.local())

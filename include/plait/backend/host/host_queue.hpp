@@ -440,12 +440,19 @@ class host_queue : public queue_calls<host_queue> {
            adamw_constants const& fixed) const {
     auto const& now = *numbers.data;
     for_each_range(of, [&](update_range const& at) {
-      host_maths::adamw_update(of.parameters + at.offset, of.gradients + at.offset,
-                               of.states + at.offset, of.states + of.state_stride + at.offset,
-                               at.count,
-                               {now.learning_rate * at.rate, fixed.beta1, fixed.beta2,
-                                fixed.epsilon, fixed.weight_decay * at.decay, now.bias_correction1,
-                                now.bias_correction2, *of.gradient_scale});
+      host_maths::adamw_step const step{now.learning_rate * at.rate,
+                                        fixed.beta1,
+                                        fixed.beta2,
+                                        fixed.epsilon,
+                                        fixed.weight_decay * at.decay,
+                                        now.bias_correction1,
+                                        now.bias_correction2,
+                                        *of.gradient_scale};
+      if constexpr (requires { of.origins; }) adamw_update(of, at, step);
+      else
+        host_maths::adamw_update(of.parameters + at.offset, of.gradients + at.offset,
+                                 of.states + at.offset, of.states + of.state_stride + at.offset,
+                                 at.count, step);
     });
   }
   template <class Arena>

@@ -142,6 +142,10 @@ class simulated_queue : public queue_calls<simulated_queue> {
       now.reads(numbers.data, 1);
       now.reads(of.gradient_scale, 1);
       now.reads(of.ranges, static_cast<std::size_t>(of.range_count));
+      if constexpr (requires { of.origins; }) {
+        now.reads(of.step, 1);
+        now.reads(of.origins, static_cast<std::size_t>(of.origin_count));
+      }
       if (!now.is_defined()) return;  // the ranges have undefined values
       for (int i = 0; i < of.range_count; ++i) {
         std::size_t const offset = of.ranges[i].offset, count = of.ranges[i].count;

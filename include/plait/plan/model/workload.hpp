@@ -26,6 +26,9 @@ struct workload {
   int microbatches = 1;      ///< microbatches per step
   int data_ranks = 1;        ///< number of data ranks if the policy leaves it to the launch
   int optimizer_states = 2;  ///< number of the optimizer's states for each parameter: 2 for AdamW
+  /// Bytes of an element of these states, for an optimizer that declares a type for them: 2 for
+  /// ext::adamw_bfloat16. If it is 0, states have the type of the parameters.
+  std::size_t state_bytes = 0;
   bool sample_weights = false;  ///< true if samples have weights
   bool averages = false;        ///< true if weights are averaged over steps
   /// True if gradients are clipped, or steps that are not finite are skipped.
@@ -37,11 +40,26 @@ struct workload {
   int source = 0;  ///< data coordinate of the rank that sends its state to ranks that join the job
   /// True if ranks are processes that add up blocks in staging buffers, see ranked_sum.
   bool ranked_sums = false;
+
+  /// Returns the bytes of all states of one parameter's element. `parameter_bytes`: the bytes of
+  /// the element itself.
+  [[nodiscard]] constexpr std::size_t bytes_of_states(std::size_t parameter_bytes) const {
+    return std::size_t(optimizer_states) * (state_bytes > 0 ? state_bytes : parameter_bytes);
+  }
 };
 
 }  // namespace plait
 
 namespace plait::ext {
+
+/// Returns workload::state_bytes of an optimizer: the size of its `state_element`, or 0 if the
+/// optimizer has none.
+template <class Optimizer>
+constexpr std::size_t state_bytes_of() {
+  if constexpr (requires { typename Optimizer::state_element; })
+    return sizeof(typename Optimizer::state_element);
+  else return 0;
+}
 
 /// The bytes that one rank needs.
 struct memory_need {

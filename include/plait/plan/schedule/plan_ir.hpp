@@ -55,7 +55,7 @@ struct plan_ir {
   parameter_rules rules{};
   bool has_copies = false;       ///< true if layers see parameters in another type than optimizers
   bool splits_backward = false;  ///< backward passes may be split in halves
-  std::size_t element_bytes = 0;
+  std::size_t element_bytes = 0, parameter_bytes = 0;
   int tensor_ranks = 1;
   int norm_partials = 0;  ///< number of sums of squares for the norm of the gradients
   int loss_terms = 1;
@@ -153,6 +153,7 @@ inline constexpr plan_ir ir_of{
     .has_copies = Plan::has_copies,
     .splits_backward = Plan::splits_backward,
     .element_bytes = Plan::element_bytes,
+    .parameter_bytes = Plan::parameter_bytes,
     .tensor_ranks = Plan::tensor_ranks,
     .norm_partials = Plan::norm_partial_count(),
     .loss_terms = Plan::loss_terms(),

@@ -331,7 +331,9 @@ struct transfer_lister {
     };
     if (plan.has_copies) add_arena(transfer_element::compute, kept);
     add_arena(transfer_element::parameter, plan.has_copies ? trained : kept);
-    add_arena(transfer_element::parameter, trained * std::size_t(load.optimizer_states));
+    // The alignment of the arena makes a whole number of parameters of states in another type.
+    add_arena(transfer_element::parameter,
+              trained * load.bytes_of_states(plan.parameter_bytes) / plan.parameter_bytes);
     if (load.averages) add_arena(transfer_element::parameter, trained);
   }
 

@@ -112,6 +112,8 @@ namespace plait::ext {
 /// Syntax:  the members of `adamw`. `numbers` is a trivially copyable struct of at most 8 numbers,
 ///          among them `learning_rate`, which reports contain. settings() and `state_names` are
 ///          optional; without `state_names`, the states in checkpoints are named `state_0`, ...
+///          An optimizer with `using state_element = plait::bfloat16` gets a rounded_arena, see
+///          adamw_bfloat16; without it, states have the type of the parameters.
 /// Meaning: numbers_of(age, rate) returns the numbers for the next update of states that have had
 ///          `age` updates. The age is the number of the step, unless states have been reset.
 ///          update() changes nothing if `*of.gradient_scale` is NaN. It multiplies the learning

@@ -36,12 +36,15 @@ struct training_arenas {
 };
 
 /// The element types of a job: the type of activations, the type of the parameters that the
-/// optimizer updates, and the type of the gradients; see `parallel`.
-template <class Element, class ParameterElement, class GradientElement>
+/// optimizer updates, and the type of the gradients, see `parallel`; and the type of the
+/// optimizer's states.
+template <class Element, class ParameterElement, class GradientElement,
+          class StateElement = ParameterElement>
 struct element_types {
   using element = Element;
   using parameter_element = ParameterElement;
   using gradient_element = GradientElement;
+  using state_element = StateElement;
 };
 
 /// The layout of a rank's parameters: the layout of its pipeline stage, the blocks of parameters
@@ -75,6 +78,7 @@ class parameter_store {
   using T = typename Elements::element;
   using parameter_element = typename Elements::parameter_element;
   using gradient_element = typename Elements::gradient_element;
+  using state_element = typename Elements::state_element;
   using arena = typename Rank::device_type::arena;
 
  public:
@@ -124,7 +128,7 @@ class parameter_store {
   [[nodiscard]] parameter_element* parameters_of(owned_block const& block) const {
     return parameters() + place_of(block);
   }
-  [[nodiscard]] parameter_element* state_of(owned_block const& block) const {
+  [[nodiscard]] state_element* state_of(owned_block const& block) const {
     return state() + block.state_offset;
   }
   [[nodiscard]] T* copies_of(owned_block const& block) const {
@@ -188,6 +192,8 @@ class parameter_store {
   /// True if layers see copies of the parameters, in another type. Then the arena of parameters has
   /// only the elements that the rank owns, and frozen parameters exist only as copies.
   static constexpr bool has_copies = !std::is_same_v<T, parameter_element>;
+  static constexpr std::size_t state_bytes =
+      std::is_same_v<state_element, parameter_element> ? 0 : sizeof(state_element);
 
   [[nodiscard]] parameter_rules const& rules() const { return plan_.numbers.rules; }
   [[nodiscard]] parameter_entry const& entry_of(parameter_block const& parameter) const {
@@ -214,8 +220,8 @@ class parameter_store {
                             element_range const& block, Element* to);
 
   [[nodiscard]] T* copies() const { return reinterpret_cast<T*>(arenas_.copies.data()); }
-  [[nodiscard]] parameter_element* state() const {
-    return reinterpret_cast<parameter_element*>(arenas_.state.data());
+  [[nodiscard]] state_element* state() const {
+    return reinterpret_cast<state_element*>(arenas_.state.data());
   }
 
   /// Copies the elements of the parameter `where` from offset `from` of the arena `held` to the
@@ -257,7 +263,7 @@ parameter_store<Elements, Rank>::parameter_store(Rank& rank, plan_facts const& p
   arenas_.parameters = allocate(stored_count() * sizeof(parameter_element));
   arenas_.copies = allocate(has_copies ? layout_.parameters_at.count * sizeof(T) : 0);
   arenas_.gradients = allocate(slices_.total * sizeof(gradient_element));
-  arenas_.state = allocate(owned_count_ * sizeof(parameter_element) * std::size_t(states));
+  arenas_.state = allocate(owned_count_ * sizeof(state_element) * std::size_t(states));
 }
 
 template <class Elements, class Rank>
@@ -290,8 +296,8 @@ void parameter_store<Elements, Rank>::take(training_arenas<Rank> const& held,
     if (is_frozen) continue;
     copy<gradient_element>(held.gradients, from.offset, arenas_.gradients, to);
     for (std::size_t k = 0; k < std::size_t(states_); ++k)
-      copy<parameter_element>(held.state, k * owned_count + from.offset, arenas_.state, to,
-                              k * owned_count_);
+      copy<state_element>(held.state, k * owned_count + from.offset, arenas_.state, to,
+                          k * owned_count_);
   }
 }
 
@@ -439,6 +445,7 @@ auto parameter_store<Elements, Rank>::allocate(std::size_t bytes) -> arena {
   auto need =
       plan_.memory(rank_.stage(), {.data_ranks = plan_.numbers.grid.ranks_at_launch(rank_.grid()),
                                    .optimizer_states = states_,
+                                   .state_bytes = state_bytes,
                                    .averages = has_averages_});
   need.activations = need.batches = 0;
   return detail::allocate_for_plan(rank_, need, [&] { return rank_.device().allocate(bytes); });
@@ -498,7 +505,7 @@ void parameter_store<Elements, Rank>::copy(arena const& held, std::size_t from, 
 template <class Elements, class Rank>
 void parameter_store<Elements, Rank>::clear() {
   auto const queue = rank_.device().on(stream::compute);
-  queue.fill(parameter_element{0}, state(), owned_count_ * std::size_t(states_));
+  queue.fill(state_element{}, state(), owned_count_ * std::size_t(states_));
   queue.fill(parameter_element{0}, parameters(), stored_count());
   queue.fill(gradient_element{0}, gradients(), slices_.total);
   if constexpr (has_copies) queue.fill(T{0}, copies(), layout_.parameters_at.count);

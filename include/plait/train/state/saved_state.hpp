@@ -65,7 +65,7 @@ class state_source {
   /// means the number of steps of the run.
   [[nodiscard]] virtual std::optional<std::int64_t> age(std::string_view name) const;
   /// Fills `out` with the elements of a rectangle of tensor `name`, row by row, in the element type
-  /// of the state that is restored.
+  /// of the parameters that are restored, also for tensors of other kinds.
   virtual void read(std::string const& name, parameter_info const& info,
                     parameter_rectangle const& where, void* out) = 0;
 };
@@ -120,8 +120,9 @@ class saved_state {
   /// Returns only the tensors of the parameters, for the whole model.
   [[nodiscard]] virtual std::vector<ext::saved_tensor> parameters() const = 0;
   [[nodiscard]] virtual std::vector<std::string> const& kinds() const = 0;
-  /// Returns the number of bytes of an element: 8 for double, 4 for float, 2 for bfloat16.
-  [[nodiscard]] virtual std::size_t element_bytes() const = 0;
+  /// Returns the number of bytes of an element of a kind: 8 for double, 4 for float, 2 for
+  /// bfloat16. Only optimizer states may have another type than the parameters.
+  [[nodiscard]] virtual std::size_t element_bytes(std::size_t kind) const = 0;
 
   /// Returns the rectangles of all parameters that this rank saves, in the order of the layers.
   [[nodiscard]] virtual std::vector<ext::saved_rectangle> rectangles() const = 0;
