@@ -26,6 +26,7 @@
 #include "plait/backend/cuda/kernels/launch.hpp"
 #include "plait/backend/cuda/kernels/layer_norm.hpp"
 #include "plait/backend/cuda/kernels/optimizer.hpp"
+#include "plait/backend/cuda/kernels/rounded_adamw.hpp"
 #include "plait/backend/cuda/kernels/rms_norm.hpp"
 #include "plait/backend/cuda/kernels/rowwise.hpp"
 #include "plait/backend/cuda/kernels/windows.hpp"
@@ -484,9 +485,12 @@ class cuda_queue : public cuda_products<cuda_queue>, public queue_calls<cuda_que
   template <class Arena>
   void run(operation::adamw, in<adamw_numbers> now, Arena const& of,
            adamw_constants const& fixed) const {
-    cuda_kernels::adamw(launcher(), of.parameters, of.gradients, of.states,
-                        of.states + of.state_stride, of.count, of.ranges, of.range_count, fixed,
-                        now.data, of.gradient_scale, of.copies);
+    if constexpr (requires { of.origins; })
+      cuda_kernels::rounded_adamw(launcher(), of, fixed, now.data);
+    else
+      cuda_kernels::adamw(launcher(), of.parameters, of.gradients, of.states,
+                          of.states + of.state_stride, of.count, of.ranges, of.range_count, fixed,
+                          now.data, of.gradient_scale, of.copies);
   }
   template <class Arena>
   void run(operation::sgd, in<sgd_numbers> now, Arena const& of, sgd_constants const& fixed) const {

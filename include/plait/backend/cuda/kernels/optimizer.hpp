@@ -96,12 +96,36 @@ struct sgd_factors {
 
 }  // namespace detail
 
-template <int V, class P, class S, class C>
-__global__ __launch_bounds__(block_threads) void adamw_kernel(
-    P* parameter, S const* gradient, P* m, P* v, update_range const* ranges, int range_count,
-    adamw_constants constants, adamw_numbers const* numbers, double const* gradient_scale,
-    C* compute_copy, element_range of) {
-  auto& scalars = shared_memory<detail::adamw_scalars<P>>();
+namespace detail {
+
+/// Two states of AdamW in the type of the parameters: loads and stores packs of V elements.
+template <class P>
+struct plain_states {
+  P *m, *v;
+
+  template <int V>
+  __device__ __forceinline__ void load_packs(std::size_t i, pack<P, V>& first,
+                                             pack<P, V>& second) const {
+    first = load<V>(m + i);
+    second = load<V>(v + i);
+  }
+  template <int V>
+  __device__ __forceinline__ void store_packs(std::size_t i, pack<P, V> const& first,
+                                              pack<P, V> const& second) const {
+    store(first, m + i);
+    store(second, v + i);
+  }
+};
+
+/// The work of a thread of an AdamW kernel. `States`: a type with the members of plain_states.
+template <int V, class P, class S, class C, class States>
+__device__ __forceinline__ void adamw_packs(P* parameter, S const* gradient, States states,
+                                            update_range const* ranges, int range_count,
+                                            adamw_constants const& constants,
+                                            adamw_numbers const* numbers,
+                                            double const* gradient_scale, C* compute_copy,
+                                            element_range of) {
+  auto& scalars = shared_memory<adamw_scalars<P>>();
   if (threadIdx.x == 0) {
     scalars.gradient_scale = static_cast<P>(gradient_scale == nullptr ? 1.0 : *gradient_scale);
     scalars.learning_rate = numbers->learning_rate;
@@ -114,19 +138,19 @@ __global__ __launch_bounds__(block_threads) void adamw_kernel(
   P const beta2 = static_cast<P>(constants.beta2);
   P const weight2 = static_cast<P>(1 - constants.beta2);
   P const epsilon = static_cast<P>(constants.epsilon);
-  using factors_type = detail::adamw_factors<P>;
+  using factors_type = adamw_factors<P>;
   auto const factors_of = [&](update_range const& range) {
     double const rate = range.rate, decay = range.decay;
     return factors_type{
         static_cast<P>(1 - (scalars.learning_rate * rate) * (constants.weight_decay * decay)),
         static_cast<P>(scalars.step_size * rate)};
   };
-  detail::for_each_update<V>(
+  for_each_update<V>(
       ranges, range_count, of, factors_of, [&](std::size_t i, factors_type const(&factors)[V]) {
         auto values = load<V>(parameter + i);
         auto const gradients = load<V>(gradient + i);
-        auto first = load<V>(m + i);
-        auto second = load<V>(v + i);
+        pack<P, V> first, second;
+        states.load_packs(i, first, second);
         pack<C, V> copy;
         PLAIT_UNROLL
         for (int e = 0; e < V; ++e) {
@@ -140,10 +164,20 @@ __global__ __launch_bounds__(block_threads) void adamw_kernel(
           copy.value[e] = static_cast<C>(values.value[e]);
         }
         store(values, parameter + i);
-        store(first, m + i);
-        store(second, v + i);
+        states.store_packs(i, first, second);
         if (compute_copy != nullptr) store(copy, compute_copy + i);
       });
+}
+
+}  // namespace detail
+
+template <int V, class P, class S, class C>
+__global__ __launch_bounds__(block_threads) void adamw_kernel(
+    P* parameter, S const* gradient, P* m, P* v, update_range const* ranges, int range_count,
+    adamw_constants constants, adamw_numbers const* numbers, double const* gradient_scale,
+    C* compute_copy, element_range of) {
+  detail::adamw_packs<V>(parameter, gradient, detail::plain_states<P>{m, v}, ranges, range_count,
+                         constants, numbers, gradient_scale, compute_copy, of);
 }
 
 /// Makes one AdamW step on all parameters of an arena, in the order of operations of
