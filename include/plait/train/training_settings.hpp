@@ -64,6 +64,8 @@ template <class Plan, class Optimizer>
   add("average", number_text(options.average));
   std::string states;
   for (auto const& name : state_names_of<Optimizer>()) states += (states.empty() ? "" : " ") + name;
+  if constexpr (state_bytes_of<Optimizer>() > 0)
+    states += concat({" of ", state_bytes_of<Optimizer>(), " bytes"});
   add("optimizer", states);
   if constexpr (requires { optimizer.settings(); })
     for (auto const& setting : optimizer.settings()) add(setting.name, number_text(setting.value));
