@@ -23,6 +23,7 @@
 #include "plait/core/caught_signal.hpp"
 #include "plait/core/random.hpp"
 #include "plait/plait.hpp"
+#include "plait/train/adamw_bfloat16.hpp"
 #include "plan/expected_calls.hpp"
 
 namespace {
@@ -123,7 +124,7 @@ struct outcome {
 };
 
 /// Trains members until a generation completes the last step.
-template <class Job>
+template <class Job, class Optimizer = adamw>
 class elastic_run {
  public:
   static constexpr std::int64_t steps = 20;
@@ -144,7 +145,7 @@ class elastic_run {
         int const me = who[std::size_t(rank.world_rank())];
         scripted here(members_.at(me), fates.at(me), signal);
         rank.belong_to(&here);
-        auto trainer = plait::trainer<Job>(rank, adamw{.learning_rate = 0.05}, options);
+        auto trainer = plait::trainer<Job>(rank, Optimizer{.learning_rate = 0.05}, options);
         auto all = batches<typename Job::element>(data, global_batch<24>{}, rank,
                                                   {.seed = 9, .epochs = 0});
         auto const note = [&](step_report const& report) {
@@ -184,10 +185,10 @@ class elastic_run {
   std::map<int, member> members_;
 };
 
-template <class Job>
+template <class Job, class Optimizer = adamw>
 outcome const& undisturbed(std::vector<int> const& who) {
   static outcome const once = [&] {
-    elastic_run<Job> run;
+    elastic_run<Job, Optimizer> run;
     EXPECT_TRUE(run.generation_of(who)) << run.ended;
     return run.out;
   }();
@@ -279,6 +280,22 @@ TEST(HandOver, AgesOfStatesGoAlong) {
   alone.imports_at = run.imports_at = 3;
   EXPECT_TRUE(alone.generation_of({0})) << alone.ended;
   EXPECT_FALSE(alone.out == undisturbed<plain>({0}));
+  EXPECT_FALSE(run.generation_of({0, 1, 2}, {{0, {.fails_behind = 5}}}));
+  EXPECT_FALSE(run.generation_of({4, 0, 2}, {{2, {.leaves_after = 8}}}));
+  EXPECT_TRUE(run.generation_of({4, 5})) << run.ended;
+  EXPECT_TRUE(run.out == alone.out);
+}
+
+// Some ranks compute the update of step 5 by themselves, others receive the states, and the states
+// of "mid" are younger than the others.
+TEST(HandOver, StatesInBfloat16GoAlong) {
+  elastic_run<plain, adamw_bfloat16> alone, run;
+  EXPECT_TRUE(run.generation_of({0})) << run.ended;
+  EXPECT_FALSE(run.out == undisturbed<plain>({0}));
+  alone.imports_at = run.imports_at = 3;
+  EXPECT_TRUE(alone.generation_of({1})) << alone.ended;
+  run = {};
+  run.imports_at = 3;
   EXPECT_FALSE(run.generation_of({0, 1, 2}, {{0, {.fails_behind = 5}}}));
   EXPECT_FALSE(run.generation_of({4, 0, 2}, {{2, {.leaves_after = 8}}}));
   EXPECT_TRUE(run.generation_of({4, 5})) << run.ended;
