@@ -17,6 +17,7 @@
 #include "plait/backend/cuda/kernels/optimizer.hpp"
 #include "plait/backend/cuda/kernels/product.hpp"
 #include "plait/backend/cuda/kernels/rms_norm.hpp"
+#include "plait/backend/cuda/kernels/rounded_adamw.hpp"
 #include "plait/backend/cuda/kernels/rowwise.hpp"
 #include "plait/backend/cuda/kernels/image_norm.hpp"
 #include "plait/backend/cuda/kernels/windows.hpp"
@@ -128,6 +129,8 @@ void launch_all(stream_launcher stream, T* x, plait::accumulate_t<T>* a, std::in
 template <class P>
 void launch_updates(stream_launcher stream, P* p, plait::bfloat16* copy, double* d, std::size_t n) {
   kernels::adamw(stream, p, p, p, p, n, nullptr, 0, {}, nullptr, d, copy);
+  plait::ext::rounded_arena<P, P, plait::bfloat16> const arena{{p, p, copy, copy}};
+  kernels::rounded_adamw(stream, arena, {}, nullptr);
   kernels::sgd(stream, p, p, p, n, nullptr, 0, {}, nullptr, d, copy);
   kernels::average(stream, p, p, n, 0.5, d);
   kernels::sum_of_squares(stream, p, nullptr, n, d, d);

@@ -5,6 +5,7 @@
 // processor's.
 #include "backend/cuda/training_testing.hpp"
 #include "plait/formula.hpp"
+#include "plait/train/adamw_bfloat16.hpp"
 
 namespace {
 
@@ -78,6 +79,13 @@ void train_on_data_ranks(int ranks) {
 }
 TEST(CudaTraining, OneRankOverNccl) { train_on_data_ranks(1); }
 TEST(CudaTraining, TwoDataRanks) { train_on_data_ranks(2); }
+
+// A GPU rounds the states by the random numbers of the processor.
+TEST(CudaTraining, StatesInBfloat16) {
+  using sharded = plait::data_parallel<2, plait::zero<1>>;
+  expect_losses_of_host<untied_gpt, sharded, float, plait::ext::adamw_bfloat16>(
+      one_gpu(2), bfloat16_tolerance);
+}
 TEST(CudaTraining, FourDataRanks) { train_on_data_ranks(4); }
 TEST(CudaTraining, EightDataRanks) { train_on_data_ranks(8); }
 
