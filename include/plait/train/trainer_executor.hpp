@@ -257,12 +257,11 @@ class trainer_executor {
           ranges.data(),
           static_cast<int>(ranges.size()),
           &now->gradient_scale};
-      auto const update = [&](auto const& operands) {
-        update_parameters(rank_, rule_, reduced(), block, operands, memory_.numbers_of_age(age));
-      };
+      auto const* const numbers = memory_.numbers_of_age(age);
       if constexpr (state_bytes_of<Optimizer>() > 0)
-        update(rounding_.arena(arena, i, options_.seed, &now->step));
-      else update(arena);
+        update_parameters(rank_, rule_, reduced(), block,
+                          rounding_.arena(arena, i, options_.seed, &now->step), numbers);
+      else update_parameters(rank_, rule_, reduced(), block, arena, numbers);
       hooks_.after_update(block, &now->gradient_scale);
     }
   }
@@ -344,7 +343,7 @@ class trainer_executor {
 
  public:
   /// The passes and programs, with the arena of activations.
-  trainer_passes<Job, Rank, store_type> passes;
+  trainer_passes<Job, Rank, typename elements::state_element> passes;
 };
 
 }  // namespace plait::execution

@@ -45,22 +45,25 @@ inline constexpr int trainer_programs = int(trainer_program::outputs_of_all) + 1
 /// keeps this size for later batches of 32 rows. A program, such as the forward alone, is made when
 /// it is first run.
 ///
-/// `Store`: the parameter_store of the trainer.
+/// `StateElement`: the type of the optimizer's states.
 ///
 /// Errors:  out_of_memory with the memory that the plan needs; schedule_error if the pipeline
 ///          schedule for the number of microbatches is not proven correct.
 /// Threads: used by the one thread that runs the rank.
-template <class Job, class Rank, class Store>
+template <class Job, class Rank, class StateElement>
 class trainer_passes {
   using plan = typename Job::plan_type;
   using T = typename Job::element;
   using target_shape = loss_terms<plan, T>;
+  using store_type = parameter_store<element_types<T, typename Job::parameter_element,
+                                                   typename Job::gradient_element, StateElement>,
+                                     Rank>;
 
  public:
   using passes_type = stage_executor<Job, Rank>;
 
   /// `step`: the options of the program for a step that updates parameters.
-  [[gnu::cold]] trainer_passes(Rank& rank, Store& store, program_shape const& step)
+  [[gnu::cold]] trainer_passes(Rank& rank, store_type& store, program_shape const& step)
       : rank_(rank), store_(store), step_(step) {}
   [[gnu::cold]] ~trainer_passes() = default;
   trainer_passes(trainer_passes const&) = delete;
@@ -171,7 +174,7 @@ class trainer_passes {
   }
 
   Rank& rank_;
-  Store& store_;
+  store_type& store_;
   program_shape step_;
   typename Rank::device_type::arena activations_{};
   passes_of_shape training_{}, evaluation_{};
