@@ -265,7 +265,7 @@ TEST(Ages, GrowTogetherAndSplitBlocksWhereTheyDiffer) {
   auto const blocks = plait::execution::blocks_of_one_age(entries, parameters, arena, ages);
   std::size_t next = 0;
   for (std::size_t i = 0; i < blocks.size(); ++i) {
-    auto const& [block, younger_by, age] = blocks[i];
+    auto const& [block, younger_by, age, rows, columns] = blocks[i];
     if (i > 0) {
       EXPECT_NE(younger_by, blocks[i - 1].younger_by);
     }

@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "plait/train/muon.hpp"
 #include "train/small_gpt.hpp"
 
 namespace {
@@ -170,6 +171,16 @@ TEST(TrainerState, InFloatGoesFromEachPlanToEachOther) {
       {run_of<serial, float>(by_adamw, 0.9), run_of<small_gpt::tp2_sharded, float>(by_adamw, 0.9),
        run_of<zero, float>(by_adamw, 0.9)},
       1e-4);
+}
+
+TEST(TrainerState, OfMuonGoesFromEachPlanToEachOther) {
+  muon const by_muon{.learning_rate = 0.02, .matrices = [](parameter_description const& what) {
+                       return what.rank == 2 && what.name.starts_with("h.");
+                     }};
+  expect_all_pairs(
+      {run_of<serial, double>(by_muon, 0.9), run_of<data_parallel<2>, double>(by_muon, 0.9),
+       run_of<pipeline<2>, double>(by_muon, 0.9)},
+      1e-10);
 }
 
 // No rank saves the padding of the table, and the head does not have its own tensor.

@@ -92,6 +92,10 @@ struct optimizer_arena {
   /// A factor for the gradients, for gradient clipping. If it is NaN, the step is skipped: the
   /// optimizer changes nothing.
   double const* gradient_scale = nullptr;
+  /// The shape, if the block is one matrix that a matrix_optimizer updates as a whole, else 0. The
+  /// matrix has the first rows * columns elements of the block; the block's padding follows.
+  std::size_t rows = 0, columns = 0;
+  void* scratch = nullptr;  ///< memory for the update of a matrix; see matrix_optimizer
 };
 
 }  // namespace plait::ext

@@ -265,7 +265,7 @@ template <class Plan>
   return {Plan::has_copies ? kept * Plan::element_bytes + owned * Plan::parameter_bytes
                            : kept * Plan::parameter_bytes,
           Plan::slice_arena_for(parameters, grid).total * Plan::gradient_bytes,
-          owned * load.bytes_of_states(Plan::parameter_bytes),
+          owned * load.bytes_of_states(Plan::parameter_bytes) + load.optimizer_scratch,
           load.averages ? owned * Plan::parameter_bytes : 0,
           Plan::arena_for(stage, load, passes).total_bytes,
           batch_bytes<Plan>(load),

@@ -193,6 +193,7 @@ class trainer_parts {
                           .data_ranks = plan::grid.ranks_at_launch(rank.grid()),
                           .optimizer_states = Optimizer::states,
                           .state_bytes = state_bytes_of<Optimizer>(),
+                          .optimizer_scratch = executor.scratch_bytes(),
                           .averages = options.average > 0,
                           .ranked_sums = rank.sums_in_room()};
         },
@@ -234,6 +235,7 @@ class trainer_parts {
   /// Returns the number of bytes that this rank has allocated; see trainer_on::allocated.
   [[nodiscard]] ext::memory_need allocated() const {
     auto need = store.allocated();
+    need.optimizer += executor.scratch_bytes();
     need.activations = executor.passes.bytes();
     need.outputs = outputs_.bytes();
     need.averages = averaged.bytes();
@@ -338,6 +340,7 @@ class trainer_parts {
       return which[std::size_t(parameter.number)] != 0 ? 0 : held.ages.of(parameter.number);
     });
   }
+
 
   prediction<Job, Rank> outputs_;
   compared_batches compared_{};

@@ -29,6 +29,8 @@ struct workload {
   /// Bytes of an element of these states, for an optimizer that declares a type for them: 2 for
   /// ext::adamw_bfloat16. If it is 0, states have the type of the parameters.
   std::size_t state_bytes = 0;
+  /// Bytes of the scratch memory of an optimizer that updates whole matrices, see ext::muon.
+  std::size_t optimizer_scratch = 0;
   bool sample_weights = false;  ///< true if samples have weights
   bool averages = false;        ///< true if weights are averaged over steps
   /// True if gradients are clipped, or steps that are not finite are skipped.

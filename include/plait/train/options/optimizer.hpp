@@ -128,6 +128,16 @@ concept optimizer =
       { how.decays(parameter_description{}) } -> std::convertible_to<bool>;
     };
 
+/// An optimizer that updates some matrices as a whole, as `muon` does. update() is called for each
+/// of these matrices alone, with its shape and with scratch memory in the arena, and for each block
+/// of other parameters between them.
+///
+/// Syntax:  an optimizer with the type whole_matrices of plait/train/whole_matrices.hpp, the member
+///          `matrices`, a function of a parameter_description that returns true for the matrices,
+///          and scratch_bytes<Parameter>(rows, columns), the bytes of the scratch memory.
+template <class O>
+concept matrix_optimizer = optimizer<O> && requires { typename O::whole_matrices; };
+
 /// Returns the names of an optimizer's states in checkpoints.
 template <optimizer O>
 [[nodiscard]] [[gnu::cold]] std::vector<std::string> state_names_of() {

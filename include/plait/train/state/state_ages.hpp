@@ -54,6 +54,7 @@ struct aged_block {
   owned_block block{};
   std::int64_t younger_by = 0;
   std::size_t age = 0;  ///< index of the age in the rank's list of different ages; 0: the oldest
+  std::size_t rows = 0, columns = 0;  ///< shape of a matrix that is updated as a whole, else 0
 };
 
 /// Cuts a block that an optimizer owns into pieces, at each element where the age of the states

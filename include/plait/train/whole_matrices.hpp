@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+
+#include "plait/core/error.hpp"
+#include "plait/core/lean_vector.hpp"
+#include "plait/core/stable_sort.hpp"
+#include "plait/mesh/mesh.hpp"
+#include "plait/plan/sharding/parameter_blocks.hpp"
+#include "plait/plan/sharding/parameter_plan.hpp"
+#include "plait/train/options/optimizer.hpp"
+#include "plait/train/state/state_ages.hpp"
+
+namespace plait::execution {
+
+/// Cuts the blocks that an optimizer updates, so that each matrix that it updates as a whole is a
+/// block of its own. An optimizer defines `using whole_matrices = plait::ext::whole_matrices;`, and
+/// trainers then call this type; see matrix_optimizer.
+///
+/// Example: a rank has a bias, a matrix (8, 16), another bias, a vector and a matrix (16, 4). The
+/// optimizer gets 4 blocks: the bias, the matrix (8, 16), the bias and the vector, and the matrix
+/// (16, 4).
+struct whole_matrices {
+  /// Returns the bytes of scratch memory that the largest matrix of the model needs. All ranks get
+  /// the same number, because one number describes it in a workload.
+  ///
+  /// Errors: input_error, on all ranks, that names the first matrix that the tensor axis cuts.
+  template <class Job, class Optimizer>
+  [[nodiscard]] [[gnu::cold]] static std::size_t scratch_bytes(mesh const& grid,
+                                                               Optimizer const& rule) {
+    using plan = typename Job::plan_type;
+    static_assert(
+        !plan::cuts_arenas,
+        "trainer<Job>(rank, optimizer): the optimizer updates whole matrices, but under "
+        "zero<Level> each rank owns a block of the parameters, which cuts matrices; write "
+        "data_parallel<Ranks> without zero, or an optimizer of single elements such as "
+        "plait::adamw{}");
+    std::size_t most = 0;
+    for (auto const& parameter : plan::blocks_of_model(grid)) {
+      auto const& entry = plan::entries[parameter.entry];
+      if (!is_whole_matrix(entry, parameter, rule)) continue;
+      if (entry.local_count() != entry.info.count())
+        throw input_error({"trainer: the optimizer updates whole matrices, but ",
+                           plan::tensor_ranks, " tensor ranks each have a part of the matrix '",
+                           parameter.name, "' of ", entry.info.rows, " x ", entry.info.columns,
+                           " elements; exclude the matrix by the optimizer's function `matrices`, "
+                           "pin a form that keeps it whole by use_form, or leave out "
+                           "tensor_parallel"});
+      auto const whole = entry.info.unpadded();
+      most = std::max(most, rule.template scratch_bytes<typename Job::parameter_element>(
+                                whole.rows, whole.columns));
+    }
+    return most;
+  }
+
+  /// Adds to `out` the blocks into which `part` is cut.
+  template <class Plan, class Optimizer>
+  [[gnu::cold]] static void cut(lean_vector<parameter_block> const& parameters,
+                                aged_block const& part, Optimizer const& rule,
+                                lean_vector<aged_block>& out) {
+    lean_vector<begin> begins;
+    for (auto const& parameter : parameters) {
+      auto const& entry = Plan::entries[parameter.entry];
+      if (!entry.is_owner() || entry.is_frozen) continue;
+      auto const common = overlap(part.block.elements, parameter);
+      if (common.count == 0) continue;
+      auto const whole = entry.info.unpadded();
+      if (is_whole_matrix(entry, parameter, rule))
+        begins.push_back({common.offset, whole.rows, whole.columns});
+      else begins.push_back({common.offset});
+    }
+    plait::detail::stable_sort(begins,
+                               [](begin const& a, begin const& b) { return a.offset < b.offset; });
+    cut(begins, part, out);
+  }
+
+ private:
+  /// The first element of a parameter, and the shape of a matrix that is updated as a whole.
+  struct begin {
+    std::size_t offset = 0, rows = 0, columns = 0;
+  };
+
+  template <class Optimizer>
+  static bool is_whole_matrix(parameter_entry const& entry, parameter_block const& parameter,
+                              Optimizer const& rule) {
+    return entry.is_trained() && entry.info.rank == 2 &&
+           rule.matrices({parameter.name, entry.info.rank});
+  }
+
+  // Padding belongs to the parameter in front of it.
+  [[gnu::cold]] static void cut(lean_vector<begin> const& begins, aged_block const& part,
+                                lean_vector<aged_block>& out) {
+    std::size_t const first = out.size();
+    auto const& all = part.block;
+    for (auto const& at : begins) {
+      bool const is_matrix = at.rows > 0, is_first = out.size() == first;
+      if (!is_first && !is_matrix && out.back().rows == 0) continue;  // joins the block in front
+      std::size_t const skipped = is_first ? 0 : at.offset - all.elements.offset;
+      if (!is_first) out.back().block.elements.count = at.offset - out.back().block.elements.offset;
+      auto piece = part;
+      piece.block = {{all.elements.offset + skipped, all.elements.count - skipped},
+                     all.state_offset + skipped,
+                     all.parameters_at + skipped,
+                     all.gradients_at + skipped};
+      piece.rows = at.rows;
+      piece.columns = at.columns;
+      out.push_back(piece);
+    }
+    if (out.size() == first) out.push_back(part);
+  }
+};
+
+}  // namespace plait::execution
+
+namespace plait::ext {
+
+using execution::whole_matrices;
+
+}  // namespace plait::ext
