@@ -16,10 +16,11 @@
 #include "oracle/stored_numbers.hpp"
 #include "plait/backend/simulated/simulated.hpp"
 #include "plait/plait.hpp"
+#include "plait/plan/zero_of_matrices.hpp"
 
 namespace {
 
-using plait::ext::muon;
+using plait::ext::muon, plait::ext::zero_of_matrices;
 namespace muon_scales = plait::ext::muon_scales;
 using values = std::vector<double>;
 
@@ -295,7 +296,13 @@ struct MuonPlans : testing::Test {};
 using policies = testing::Types<
     plait::data_parallel<2>, plait::data_parallel<4>, plait::pipeline<2>,
     plait::hybrid<plait::pipeline<2>, plait::data_parallel<2>>,
-    plait::hybrid<plait::data_parallel<2>, plait::recompute<plait::granularity::all>>>;
+    plait::hybrid<plait::data_parallel<2>, plait::recompute<plait::granularity::all>>,
+                   plait::data_parallel<2, zero_of_matrices<1>>,
+                   plait::data_parallel<4, zero_of_matrices<1>, plait::buckets<plait::at_end>>,
+                   plait::data_parallel<2, zero_of_matrices<2>, plait::buckets<2048>>,
+                   plait::data_parallel<2, zero_of_matrices<3>, plait::buckets<2048>>,
+                   plait::data_parallel<4, plait::within<2>, zero_of_matrices<2>>,
+                   plait::hybrid<plait::pipeline<2>, plait::data_parallel<2, zero_of_matrices<1>>>>;
 TYPED_TEST_SUITE(MuonPlans, policies);
 
 TYPED_TEST(MuonPlans, GiveTheSerialResult) {
@@ -317,7 +324,7 @@ TEST(MuonPlansOfTensorRanks, TakeOnlyMatricesThatAreWhole) {
     } catch (plait::input_error const& problem) {
       EXPECT_NE(
           std::string(problem.what())
-              .find("updates whole matrices, but 2 tensor ranks each have a part of the matrix "
+              .find("updates whole matrices, but 2 tensor ranks each have a part of a matrix: the matrix "
                     "'first.weight' of 8 x 16 elements; exclude"),
           std::string::npos)
           << problem.what();

@@ -8,6 +8,11 @@
 #include "plait/mesh/axis.hpp"
 #include "plait/mesh/placements.hpp"
 
+namespace plait::planning {
+struct parameter_layout;
+struct parameters_to_deal;
+}  // namespace plait::planning
+
 namespace plait::ext {
 
 /// The tag by which a type declares itself a policy: `using concept_tag = plait::ext::policy_tag;`.
@@ -81,6 +86,11 @@ struct recompute_rule {
   }
 };
 
+/// A function that moves parameters within the buckets of a layout, so that no block of a bucket
+/// cuts a matrix; see planning::deal_parameters.
+using parameter_dealer = void (*)(planning::parameter_layout& layout,
+                                  planning::parameters_to_deal const& all);
+
 /// A parameter rule defines three placements of parameters on one axis. All communication of
 /// parameters and their gradients follows from the three by the transition table: the gradients of
 /// a step change from `summed` to `owned`, and the updated parameters change from `owned` to `kept`
@@ -96,6 +106,7 @@ struct parameter_rule {
   placement kept = invariant;    ///< placement of the parameters between steps
   placement summed = invariant;  ///< placement of a step's sum of gradients before the reduction
   placement owned = invariant;   ///< placement of the parameters and states of an optimizer
+  parameter_dealer deal = nullptr;  ///< null: blocks are equal ranges of a bucket's parameters
   friend constexpr bool operator==(parameter_rule const&, parameter_rule const&) = default;
 };
 
@@ -112,12 +123,14 @@ struct form_cuts {
 struct parameter_rules {
   placements kept{}, summed{}, owned{};
   axis model_axis = axis::tensor;  ///< the axis on which the forms of layers choose placements
+  parameter_dealer deal = nullptr;
 
   constexpr void set(axis which, parameter_rule const& rule) {
     if (model_axes.contains(which)) model_axis = which;
     kept = kept.with(which, rule.kept);
     summed = summed.with(which, rule.summed);
     owned = owned.with(which, rule.owned);
+    if (rule.deal != nullptr) deal = rule.deal;
   }
   /// The axes along which each rank's optimizer owns a block of the parameters.
   [[nodiscard]] constexpr axis_set cut_axes() const {

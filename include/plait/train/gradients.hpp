@@ -135,19 +135,23 @@ void clear_padding(Rank& rank, lean_vector<parameter_block> const& parameters,
                    static_view<parameter_entry> entries, bucket const& in, Sum* begin,
                    bool has_gaps) {
   auto const queue = rank.device().on(stream::compute);
-  std::size_t end = 0;  // the offset at which the last visited parameter ends
-  auto const clear_up_to = [&](std::size_t next) {
-    if (has_gaps && next > end) queue.fill(Sum{0}, begin + end, next - end);
+  // Clears the elements from `end` to the next parameter; the list is not in the order of offsets.
+  auto const clear_from = [&](std::size_t end) {
+    std::size_t next = in.elements.count;
+    for (auto const& parameter : parameters)
+      if (auto const at = parameter.offset - in.elements.offset;
+          parameter.offset >= in.elements.offset && at >= end && at < next)
+        next = at;
+    if (next > end) queue.fill(Sum{0}, begin + end, next - end);
   };
+  if (has_gaps) clear_from(0);
   for (auto const& parameter : parameters) {
     if (entries[parameter.entry].is_frozen || overlap(in.elements, parameter).count == 0) continue;
-    std::size_t const first = parameter.offset - in.elements.offset;
-    clear_up_to(first);
-    end = first + parameter.count;
+    std::size_t const end = parameter.offset + parameter.count - in.elements.offset;
+    if (has_gaps) clear_from(end);
     if (auto const padding = parameter.padding())
       queue.fill(Sum{0}, begin + end - padding, padding);
   }
-  clear_up_to(in.elements.count);
 }
 
 /// Returns the ranges of gradients whose squares this rank adds to the norm, in the order of the

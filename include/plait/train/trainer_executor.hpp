@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 
 #include "plait/core/lean_vector.hpp"
 #include "plait/core/macros.hpp"
@@ -19,6 +20,7 @@
 #include "plait/train/gradients.hpp"
 #include "plait/train/measures/loss_terms.hpp"
 #include "plait/train/measures/summed_numbers.hpp"
+#include "plait/train/options/optimizer.hpp"
 #include "plait/train/options/parameter_groups.hpp"
 #include "plait/train/options/rates.hpp"
 #include "plait/train/options/trainer_options.hpp"
@@ -69,6 +71,7 @@ class trainer_executor {
         options_(options),
         store_(store),
         hooks_(hooks),
+        scratch_(store.allocate(scratch_needed(on, rule))),
         memory_(on.device(), lay_out_numbers<plan>(on.stage(), on.grid()),
                 squares_ranges<plan>(store.local(), store.owned(), on.coordinates()),
                 plan::norm_partial_count()),
@@ -86,14 +89,18 @@ class trainer_executor {
   [[nodiscard]] auto const& memory() const { return memory_; }
   /// Returns the number of bytes of this memory, and of the tables of state_rounding.
   [[nodiscard]] std::size_t number_bytes() const { return memory_.bytes() + rounding_.bytes(); }
+  /// Returns the number of bytes of the memory in which a matrix_optimizer updates a matrix.
+  [[nodiscard]] std::size_t scratch_bytes() const { return scratch_.size(); }
   /// Returns the slices of a global batch that this rank computes.
   [[nodiscard]] slice_range slices() const { return slices_.mine(); }
 
-  /// Cuts the blocks that the optimizer updates into blocks whose states have the same age.
+  /// Cuts the blocks that the optimizer updates into blocks whose states have the same age, and for
+  /// a matrix_optimizer into whole matrices and the blocks between them.
   [[gnu::cold]] void lay_out_updates(state_ages const& ages) {
     rank_.device().synchronize();  // earlier steps no longer read the tables
     updated_.clear();
     younger_.clear();
+    lean_vector<aged_block> parts;
     lean_vector<lean_vector<update_range>> ranges;
     for (auto const& block : store_.owned())
       for (auto part : blocks_of_one_age(plan::entries.view(), store_.local(), block, ages)) {
@@ -102,10 +109,16 @@ class trainer_executor {
           if (part.age == younger_.size()) younger_.push_back(part.younger_by);
           ++part.age;
         }
-        ranges.push_back(
-            update_ranges<plan>(store_.local(), part.block, rule_.decays, options_.groups));
-        updated_.push_back(part);
+        if constexpr (matrix_optimizer<Optimizer>)
+          Optimizer::whole_matrices::template cut<plan>(store_.local(), part, rule_, parts);
+        else parts.push_back(part);
       }
+    for (auto const& part : parts) {
+      auto of_part = update_ranges<plan>(store_.local(), part.block, rule_.decays, options_.groups);
+      if (of_part.empty()) continue;  // the block is padding
+      ranges.push_back(std::move(of_part));
+      updated_.push_back(part);
+    }
     memory_.lay_out_updates(rank_.device(), ranges, 1 + younger_.size());
     if constexpr (state_bytes_of<Optimizer>() > 0)
       rounding_.template lay_out<plan>(rank_, store_.local(), updated_);
@@ -244,7 +257,7 @@ class trainer_executor {
   void update() const {
     auto* const now = memory_.numbers();
     for (std::size_t i = 0; i < updated_.size(); ++i) {
-      auto const& [block, younger_by, age] = updated_[i];
+      auto const& [block, younger_by, age, rows, columns] = updated_[i];
       auto const ranges = memory_.updated(i);
       optimizer_arena<typename Job::parameter_element, typename Job::gradient_element,
                       typename Job::element, typename elements::state_element> const arena{
@@ -256,7 +269,10 @@ class trainer_executor {
           store_.owned_count(),
           ranges.data(),
           static_cast<int>(ranges.size()),
-          &now->gradient_scale};
+          &now->gradient_scale,
+          rows,
+          columns,
+          scratch_.data()};
       auto const* const numbers = memory_.numbers_of_age(age);
       if constexpr (state_bytes_of<Optimizer>() > 0)
         update_parameters(rank_, rule_, reduced(), block,
@@ -267,6 +283,11 @@ class trainer_executor {
   }
 
  private:
+  [[gnu::cold]] static std::size_t scratch_needed(Rank& on, Optimizer const& rule) {
+    if constexpr (matrix_optimizer<Optimizer>)
+      return Optimizer::whole_matrices::template scratch_bytes<Job>(on.grid(), rule);
+    else return 0;
+  }
   /// Uploads the optimizer's numbers for states that are younger than the oldest states.
   [[gnu::cold]] void upload_of_younger(std::int64_t step, std::int64_t oldest) {
     lean_vector<typename Optimizer::numbers> all;
@@ -333,6 +354,7 @@ class trainer_executor {
   trainer_options const& options_;
   store_type& store_;
   Hooks const& hooks_;
+  typename device_type::arena scratch_;  // memory of a matrix_optimizer for its updates
   step_memory<device_type, Optimizer, terms::count> memory_;
   state_rounding<device_type, Optimizer> rounding_{};
   summed_numbers<plan, terms, numbers_type> sums_;

@@ -26,31 +26,39 @@ struct whole_matrices {
   /// Returns the bytes of scratch memory that the largest matrix of the model needs. All ranks get
   /// the same number, because one number describes it in a workload.
   ///
-  /// Errors: input_error, on all ranks, that names the first matrix that the tensor axis cuts.
+  /// Errors: input_error, on all ranks, that names the first matrix that the tensor axis or a block
+  ///         of an optimizer cuts.
   template <class Job, class Optimizer>
   [[nodiscard]] [[gnu::cold]] static std::size_t scratch_bytes(mesh const& grid,
                                                                Optimizer const& rule) {
     using plan = typename Job::plan_type;
-    static_assert(
-        !plan::cuts_arenas,
-        "trainer<Job>(rank, optimizer): the optimizer updates whole matrices, but under "
-        "zero<Level> each rank owns a block of the parameters, which cuts matrices; write "
-        "data_parallel<Ranks> without zero, or an optimizer of single elements such as "
-        "plait::adamw{}");
+    static_assert(!plan::cuts_arenas || plan::rules.deal != nullptr,
+                  "trainer<Job>(rank, optimizer): the optimizer updates whole matrices, but under "
+                  "zero<Level> each rank owns a block of the parameters, which cuts matrices; write "
+                  "plait::ext::zero_of_matrices<Level> of plait/plan/zero_of_matrices.hpp instead "
+                  "of zero<Level>, or an optimizer of single elements such as plait::adamw{}");
     std::size_t most = 0;
-    for (auto const& parameter : plan::blocks_of_model(grid)) {
-      auto const& entry = plan::entries[parameter.entry];
-      if (!is_whole_matrix(entry, parameter, rule)) continue;
-      if (entry.local_count() != entry.info.count())
-        throw input_error({"trainer: the optimizer updates whole matrices, but ",
-                           plan::tensor_ranks, " tensor ranks each have a part of the matrix '",
-                           parameter.name, "' of ", entry.info.rows, " x ", entry.info.columns,
-                           " elements; exclude the matrix by the optimizer's function `matrices`, "
-                           "pin a form that keeps it whole by use_form, or leave out "
-                           "tensor_parallel"});
-      auto const whole = entry.info.unpadded();
-      most = std::max(most, rule.template scratch_bytes<typename Job::parameter_element>(
-                                whole.rows, whole.columns));
+    for (int stage = 0; stage < plan::stages; ++stage) {
+      auto const layout = plan::parameter_layout_for(stage, grid);
+      for (auto const& parameter : plan::blocks(stage, 0, grid)) {
+        auto const& entry = plan::entries[parameter.entry];
+        if (!is_whole_matrix(entry, parameter, rule)) continue;
+        if (entry.local_count() != entry.info.count())
+          refuse(parameter, entry,
+                 std::size_t(plan::tensor_ranks), " tensor ranks each have a part of a matrix",
+                 "pin a form that keeps it whole by use_form, or leave out tensor_parallel");
+        if (std::size_t const owners = count_owners(
+                layout, parameter, std::size_t(grid.size(plan::rules.cut_axes())));
+            owners > 1)
+          refuse(parameter, entry,
+                 owners,
+                 " ranks each own a part of a matrix, because a bucket of whole parameters would be "
+                 "twice as long",
+                 "set larger buckets, such as buckets<64_MiB>, or take fewer data ranks");
+        auto const whole = entry.info.unpadded();
+        most = std::max(most, rule.template scratch_bytes<typename Job::parameter_element>(
+                                  whole.rows, whole.columns));
+      }
     }
     return most;
   }
@@ -87,6 +95,27 @@ struct whole_matrices {
                               Optimizer const& rule) {
     return entry.is_trained() && entry.info.rank == 2 &&
            rule.matrices({parameter.name, entry.info.rank});
+  }
+
+  /// Returns the number of ranks whose optimizers own a part of a parameter, among the ranks of the
+  /// axes that cut the arena into `blocks` blocks.
+  [[gnu::cold]] static std::size_t count_owners(parameter_layout const& layout,
+                                                parameter_block const& parameter,
+                                                std::size_t blocks) {
+    for (auto const& bucket : layout.buckets) {
+      if (overlap(bucket.elements, parameter).count == 0) continue;
+      std::size_t const block = bucket.elements.count / blocks;
+      std::size_t const first = parameter.offset - bucket.elements.offset;
+      return (first + parameter.count - 1) / block - first / block + 1;
+    }
+    return 1;
+  }
+  [[noreturn]] [[gnu::cold]] static void refuse(parameter_block const& parameter,
+                                                parameter_entry const& entry, std::size_t ranks,
+                                                char const* what, char const* instead) {
+    throw input_error({"trainer: the optimizer updates whole matrices, but ", ranks, what, ": the matrix '", parameter.name, "' of ", entry.info.rows, " x ",
+                       entry.info.columns, " elements; exclude the matrix by the optimizer's "
+                       "function `matrices`, ", instead});
   }
 
   // Padding belongs to the parameter in front of it.

@@ -271,9 +271,13 @@ struct parameter_layout {
   stored_buckets parameters_at{}, gradients_at{};
   std::size_t frozen_count = 0;  ///< number of elements of frozen parameters
   std::size_t tied_count = 0;    ///< number of elements of the accumulators of tied uses
+  /// If parameters have been dealt out, the offset of parameter `entry` of `unit` at index unit *
+  /// entries.size() + entry; else empty.
+  lean_vector<std::size_t> dealt{};
 
   /// Returns the offset of parameter `entry` of a unit; for a tied use, the owner's offset.
   [[nodiscard]] constexpr std::size_t offset(int entry, int unit) const {
+    if (!dealt.empty()) return dealt[std::size_t(unit) * entries.size() + std::size_t(entry)];
     auto const& at = entries[std::size_t(entry)];
     return parameter_base[base_of(at.region, at.unit < 0 ? unit : at.unit)] + at.in_unit;
   }
@@ -285,7 +289,9 @@ struct parameter_layout {
   /// Returns the offset of the gradient accumulator of use `entry` in `unit`.
   [[nodiscard]] constexpr std::size_t gradient_offset(int entry, int unit) const {
     auto const& at = entries[std::size_t(entry)];
-    return at.is_tied ? at.accumulator : gradient_base[base_of(at.region, unit)] + at.in_unit;
+    if (at.is_tied) return at.accumulator;
+    return dealt.empty() ? gradient_base[base_of(at.region, unit)] + at.in_unit
+                         : offset(entry, unit);
   }
   [[nodiscard]] constexpr std::size_t base_of(int region, int unit) const {
     return std::size_t(region) * std::size_t(units) + std::size_t(unit);
@@ -311,6 +317,17 @@ struct parameter_layout {
   [[nodiscard]] constexpr bucket const& bucket_at(std::size_t number) const {
     return number < buckets.size() ? buckets[number] : frozen_buckets[number - buckets.size()];
   }
+};
+
+/// The parameters of a stage that a parameter_dealer moves.
+struct parameters_to_deal {
+  static_view<item> items;
+  static_view<parameter_entry> entries;
+  static_view<unit_range> chunks;
+  std::size_t owners = 1;     ///< number of blocks into which each bucket is cut
+  std::size_t alignment = 1;  ///< alignment of parameters, in elements
+  /// The number of elements of a block is a multiple of this number.
+  std::size_t block_multiple = 1;
 };
 
 /// Cuts a region into buckets, and returns them. The function visits the units of each chunk from
@@ -359,10 +376,11 @@ struct parameter_layout {
 /// `least_bucket`: least number of elements of a bucket in region over_batch; 0 makes the region
 /// one bucket.
 /// `cuts_frozen`: true if frozen parameters are cut as well.
+/// `deal`: deals the parameters of a bucket to `owners` ranks, or null.
 [[gnu::cold]] constexpr parameter_layout lay_out_parameters(
     static_view<item> items, static_view<parameter_entry> entries, static_view<unit_range> chunks,
     int batch_ranks, std::size_t alignment = parameter_alignment, std::size_t least_bucket = 0,
-    bool cuts_frozen = false) {
+    bool cuts_frozen = false, parameter_dealer deal = nullptr, std::size_t owners = 1) {
   auto const unit_multiple = alignment * static_cast<std::size_t>(batch_ranks);
   auto const at = [](int i) { return static_cast<std::size_t>(i); };
   parameter_layout out;
@@ -426,6 +444,8 @@ struct parameter_layout {
         cut_buckets(out, parameter_layout::over_batch, first, chunks, owns_tied, least_bucket);
   else if (first.count > 0) out.buckets.push_back({parameter_layout::over_batch, all, first});
   if (second.count > 0) out.buckets.push_back({parameter_layout::over_tensor, all, second});
+  if (deal != nullptr && owners > 1)
+    deal(out, {items, entries, chunks, owners, alignment, unit_multiple / owners});
   element_range const frozen{out.count(), out.frozen_count};
   if (cuts_frozen)
     out.frozen_buckets =
