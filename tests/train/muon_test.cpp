@@ -17,6 +17,7 @@
 #include "plait/backend/simulated/simulated.hpp"
 #include "plait/plait.hpp"
 #include "plait/plan/zero_of_matrices.hpp"
+#include "train/expect_planned.hpp"
 
 namespace {
 
@@ -223,12 +224,15 @@ outcome train(muon const& with = optimizer, int steps = 5, Backend const& backen
     }
     auto const weights = weights_of(trainer);
     if (rank.is_root()) out.weights = weights;
+    for (auto const over : rank.groups().sets()) rank.group(over).reset_counted();
+    trainer.step(batches.at(std::uint64_t(steps)));
     using parameter = typename Job::parameter_element;
     plait::workload const load{
         .rows = 8 / std::size_t(rank.grid().size(plait::ext::batch_axes)),
         .microbatches = 2,
         .optimizer_scratch = muon::scratch_bytes<parameter>(16, 12),  // the largest matrix
         .gradient_norm = true};
+    plait_test::expect_planned_bytes<Job>(rank, load);
     auto const planned = Job::plan_type::memory(rank.stage(), load);
     auto const there = trainer.allocated();
     EXPECT_EQ(there.optimizer, planned.optimizer);
@@ -297,12 +301,12 @@ using policies = testing::Types<
     plait::data_parallel<2>, plait::data_parallel<4>, plait::pipeline<2>,
     plait::hybrid<plait::pipeline<2>, plait::data_parallel<2>>,
     plait::hybrid<plait::data_parallel<2>, plait::recompute<plait::granularity::all>>,
-                   plait::data_parallel<2, zero_of_matrices<1>>,
-                   plait::data_parallel<4, zero_of_matrices<1>, plait::buckets<plait::at_end>>,
-                   plait::data_parallel<2, zero_of_matrices<2>, plait::buckets<2048>>,
-                   plait::data_parallel<2, zero_of_matrices<3>, plait::buckets<2048>>,
-                   plait::data_parallel<4, plait::within<2>, zero_of_matrices<2>>,
-                   plait::hybrid<plait::pipeline<2>, plait::data_parallel<2, zero_of_matrices<1>>>>;
+    plait::data_parallel<2, zero_of_matrices<1>>,
+    plait::data_parallel<4, zero_of_matrices<1>, plait::buckets<plait::at_end>>,
+    plait::data_parallel<2, zero_of_matrices<2>, plait::buckets<2048>>,
+    plait::data_parallel<2, zero_of_matrices<3>, plait::buckets<2048>>,
+    plait::data_parallel<4, plait::within<2>, zero_of_matrices<2>>,
+    plait::hybrid<plait::pipeline<2>, plait::data_parallel<2, zero_of_matrices<1>>>>;
 TYPED_TEST_SUITE(MuonPlans, policies);
 
 TYPED_TEST(MuonPlans, GiveTheSerialResult) {
@@ -322,11 +326,11 @@ TEST(MuonPlansOfTensorRanks, TakeOnlyMatricesThatAreWhole) {
       plait::trainer<cut>(rank, optimizer);
       ADD_FAILURE() << "no error";
     } catch (plait::input_error const& problem) {
-      EXPECT_NE(
-          std::string(problem.what())
-              .find("updates whole matrices, but 2 tensor ranks each have a part of a matrix: the matrix "
-                    "'first.weight' of 8 x 16 elements; exclude"),
-          std::string::npos)
+      EXPECT_NE(std::string(problem.what())
+                    .find("updates whole matrices, but 2 tensor ranks each have a part of a "
+                          "matrix: the matrix "
+                          "'first.weight' of 8 x 16 elements; exclude"),
+                std::string::npos)
           << problem.what();
     }
   });

@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "plait/plan/zero_of_matrices.hpp"
 #include "plait/train/muon.hpp"
 #include "train/small_gpt.hpp"
 
@@ -178,8 +179,8 @@ TEST(TrainerState, OfMuonGoesFromEachPlanToEachOther) {
                        return what.rank == 2 && what.name.starts_with("h.");
                      }};
   expect_all_pairs(
-      {run_of<serial, double>(by_muon, 0.9), run_of<data_parallel<2>, double>(by_muon, 0.9),
-       run_of<pipeline<2>, double>(by_muon, 0.9)},
+      {run_of<serial, double>(by_muon, 0.9), run_of<pipeline<2>, double>(by_muon, 0.9),
+       run_of<data_parallel<3, zero_of_matrices<1>, buckets<at_end>>, double>(by_muon, 0.9)},
       1e-10);
 }
 

@@ -117,9 +117,10 @@ constexpr void deal_parameters(parameter_layout& layout, parameters_to_deal cons
     if (at.is_tied) at.accumulator += moved;
     for (int unit = 0; unit < layout.units; ++unit) {
       if (all.entries[e].owner >= 0 && at.unit >= 0)
-        place(e, unit) = at.region == parameter_layout::frozen
-                             ? layout.parameter_base[layout.base_of(at.region, at.unit)] + at.in_unit
-                             : place(all.entries[e].owner, at.unit);
+        place(e, unit) =
+            at.region == parameter_layout::frozen
+                ? layout.parameter_base[layout.base_of(at.region, at.unit)] + at.in_unit
+                : place(all.entries[e].owner, at.unit);
       else if (at.region == parameter_layout::frozen && layout.has(e, unit))
         place(e, unit) = layout.parameter_base[layout.base_of(at.region, unit)] + at.in_unit;
     }

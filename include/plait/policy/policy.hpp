@@ -103,9 +103,9 @@ using parameter_dealer = void (*)(planning::parameter_layout& layout,
 /// reduced. `kept` may be `shard<dim::elements>` as well: parameters are then gathered before
 /// layers use them.
 struct parameter_rule {
-  placement kept = invariant;    ///< placement of the parameters between steps
-  placement summed = invariant;  ///< placement of a step's sum of gradients before the reduction
-  placement owned = invariant;   ///< placement of the parameters and states of an optimizer
+  placement kept = invariant;       ///< placement of the parameters between steps
+  placement summed = invariant;     ///< placement of a step's sum of gradients before the reduction
+  placement owned = invariant;      ///< placement of the parameters and states of an optimizer
   parameter_dealer deal = nullptr;  ///< null: blocks are equal ranges of a bucket's parameters
   friend constexpr bool operator==(parameter_rule const&, parameter_rule const&) = default;
 };

@@ -32,11 +32,12 @@ struct whole_matrices {
   [[nodiscard]] [[gnu::cold]] static std::size_t scratch_bytes(mesh const& grid,
                                                                Optimizer const& rule) {
     using plan = typename Job::plan_type;
-    static_assert(!plan::cuts_arenas || plan::rules.deal != nullptr,
-                  "trainer<Job>(rank, optimizer): the optimizer updates whole matrices, but under "
-                  "zero<Level> each rank owns a block of the parameters, which cuts matrices; write "
-                  "plait::ext::zero_of_matrices<Level> of plait/plan/zero_of_matrices.hpp instead "
-                  "of zero<Level>, or an optimizer of single elements such as plait::adamw{}");
+    static_assert(
+        !plan::cuts_arenas || plan::rules.deal != nullptr,
+        "trainer<Job>(rank, optimizer): the optimizer updates whole matrices, but under "
+        "zero<Level> each rank owns a block of the parameters, which cuts matrices; write "
+        "plait::ext::zero_of_matrices<Level> of plait/plan/zero_of_matrices.hpp instead "
+        "of zero<Level>, or an optimizer of single elements such as plait::adamw{}");
     std::size_t most = 0;
     for (int stage = 0; stage < plan::stages; ++stage) {
       auto const layout = plan::parameter_layout_for(stage, grid);
@@ -44,17 +45,17 @@ struct whole_matrices {
         auto const& entry = plan::entries[parameter.entry];
         if (!is_whole_matrix(entry, parameter, rule)) continue;
         if (entry.local_count() != entry.info.count())
-          refuse(parameter, entry,
-                 std::size_t(plan::tensor_ranks), " tensor ranks each have a part of a matrix",
+          refuse(parameter, entry, std::size_t(plan::tensor_ranks),
+                 " tensor ranks each have a part of a matrix",
                  "pin a form that keeps it whole by use_form, or leave out tensor_parallel");
-        if (std::size_t const owners = count_owners(
-                layout, parameter, std::size_t(grid.size(plan::rules.cut_axes())));
+        if (std::size_t const owners =
+                count_owners(layout, parameter, std::size_t(grid.size(plan::rules.cut_axes())));
             owners > 1)
-          refuse(parameter, entry,
-                 owners,
-                 " ranks each own a part of a matrix, because a bucket of whole parameters would be "
-                 "twice as long",
-                 "set larger buckets, such as buckets<64_MiB>, or take fewer data ranks");
+          refuse(
+              parameter, entry, owners,
+              " ranks each own a part of a matrix, because a bucket of whole parameters would be "
+              "twice as long",
+              "set larger buckets, such as buckets<64_MiB>, or take fewer data ranks");
         auto const whole = entry.info.unpadded();
         most = std::max(most, rule.template scratch_bytes<typename Job::parameter_element>(
                                   whole.rows, whole.columns));
@@ -113,9 +114,12 @@ struct whole_matrices {
   [[noreturn]] [[gnu::cold]] static void refuse(parameter_block const& parameter,
                                                 parameter_entry const& entry, std::size_t ranks,
                                                 char const* what, char const* instead) {
-    throw input_error({"trainer: the optimizer updates whole matrices, but ", ranks, what, ": the matrix '", parameter.name, "' of ", entry.info.rows, " x ",
-                       entry.info.columns, " elements; exclude the matrix by the optimizer's "
-                       "function `matrices`, ", instead});
+    throw input_error({"trainer: the optimizer updates whole matrices, but ", ranks, what,
+                       ": the matrix '", parameter.name, "' of ", entry.info.rows, " x ",
+                       entry.info.columns,
+                       " elements; exclude the matrix by the optimizer's "
+                       "function `matrices`, ",
+                       instead});
   }
 
   // Padding belongs to the parameter in front of it.
