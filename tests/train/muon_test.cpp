@@ -353,6 +353,69 @@ TEST(MuonPlansOfTensorRanks, TakeOnlyMatricesThatAreWhole) {
   expect_near(run(cut{}), run(job<plait::serial>{}), 1e-10);
 }
 
+// example-begin muon
+bool hidden(plait::parameter_description const& what) {
+  return what.rank == 2 && what.name != "last.weight";  // not the head
+}
+using divided = plait::data_parallel<2, plait::ext::zero_of_matrices<1>>;
+struct divided_job : plait::parallel<model, divided> {};
+
+// The largest matrix is 16 x 12.
+constexpr plait::workload divided_load{
+    .rows = 8,
+    .optimizer_states = plait::ext::muon::states,
+    .optimizer_scratch = plait::ext::muon::scratch_bytes<float>(16, 12)};
+static_assert(divided_job::plan().bytes_per_rank(divided_load) < 16 * 1024);
+
+double train_divided(plait::in_memory<float> const& samples) {
+  double loss = 0;
+  plait::launch<divided_job>(plait::threads{}, [&](auto& rank) {
+    auto trainer = plait::trainer<divided_job>(
+        rank, plait::ext::muon{.learning_rate = 0.02, .weight_decay = 0.1, .matrices = hidden});
+    for (auto const& batch :
+         plait::batches(samples, plait::global_batch<16>{}, rank, {.epochs = 20}))
+      if (auto const report = trainer.step(batch); rank.is_root()) loss = report.loss;
+  });
+  return loss;
+}
+// example-end
+
+// As in Jordan's reference: other learning rates for matrices, and the original factor.
+// example-begin original
+plait::ext::muon const original{
+    .learning_rate = 3e-4, .scale = muon_scales::input_output, .matrix_rate = 0.02 / 3e-4};
+// example-end
+// example-begin owners
+using owners = plait::data_parallel<2, plait::ext::zero_of_matrices<1>>;
+struct owners_job : plait::parallel<model, owners> {};
+// example-end
+
+TEST(MuonExample, Learns) {
+  static_assert(owners_job::plan().bytes_per_rank(divided_load) ==
+                divided_job::plan().bytes_per_rank(divided_load));
+  EXPECT_DOUBLE_EQ(original.numbers_of(0, 1).learning_rate * original.matrix_rate, 0.02);
+  EXPECT_LT(train_divided(plait::in_memory<float>::random_classes(48, 8, 4)), 0.1);
+}
+
+// A bucket of one matrix would be four times as long if one of four ranks owned it.
+TEST(MuonPlansOfZero, NameAMatrixThatBlocksCut) {
+  using cut = job<plait::data_parallel<4, zero_of_matrices<1>, plait::buckets<1>>>;
+  plait::launch<cut>(plait::threads{}, [&](auto& rank) {
+    try {
+      plait::trainer<cut>(rank, optimizer);
+      ADD_FAILURE() << "no error";
+    } catch (plait::input_error const& problem) {
+      EXPECT_NE(std::string(problem.what())
+                    .find("ranks each own a part of a matrix, because a bucket of whole parameters "
+                          "would be twice as long: the matrix 'first.weight' of 8 x 16 elements; "
+                          "exclude the matrix by the optimizer's function `matrices`, set larger "
+                          "buckets"),
+                std::string::npos)
+          << problem.what();
+    }
+  });
+}
+
 TEST(MuonOptions, AreChecked) {
   using serial = job<plait::serial>;
   auto const says = [](muon const& with, std::string const& text) {

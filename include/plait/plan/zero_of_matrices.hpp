@@ -77,7 +77,7 @@ constexpr void deal_parameters(parameter_layout& layout, parameters_to_deal cons
     bool const is_dealt = is_of_one_chunk && block * all.owners < 2 * filled;
     auto& to = layout.buckets[b].elements;
     to = {next, is_dealt ? block * all.owners : from.elements.count};
-    lean_vector<std::size_t> ends(all.owners, 0);  // of the parameters in each block
+    lean_vector<std::size_t> ends(all.owners, 0);  // the number of elements in each block so far
     for (auto const& one : parameters) {
       if (is_dealt) {
         place(one.entry, one.unit) = to.offset + one.owner * block + ends[one.owner];
@@ -93,8 +93,8 @@ constexpr void deal_parameters(parameter_layout& layout, parameters_to_deal cons
   layout.regions[parameter_layout::over_tensor].offset =
       layout.regions[parameter_layout::over_batch].count;
 
-  // What follows the buckets moves by the difference of the lengths. A unit begins where its bucket
-  // does, or where the next bucket does if it has no parameters in the region.
+  // Elements after the buckets move by the difference of the lengths. A unit gets the offset of its
+  // bucket, or of the next bucket if it has no parameters in the region.
   std::size_t const moved = layout.count() - old.count();
   for (int unit = 0; unit < layout.units; ++unit)
     for (int const region :
@@ -141,7 +141,9 @@ namespace plait::ext {
 /// Memory: the memory of zero<Level>, with the padding, which plans count. Large buckets have
 ///         little padding. A bucket that would become twice as long is cut as under zero<Level>.
 ///
-/// Example (tests/train/muon_test.cpp zero of matrices):
+/// Example (tests/train/muon_test.cpp owners):
+///     using owners = plait::data_parallel<2, plait::ext::zero_of_matrices<1>>;
+///     struct owners_job : plait::parallel<model, owners> {};
 template <int Level>
 struct zero_of_matrices {
   static constexpr parameter_rule parameters{.kept = zero<Level>::parameters.kept,

@@ -112,7 +112,7 @@ namespace plait::ext {
 /// The factors by which `muon` multiplies the orthogonal matrix of a step; a function of the shape.
 namespace muon_scales {
 
-/// 0.2 * sqrt(max(rows, columns)): elements of a step are as large as those of AdamW, so that both
+/// 0.2 * sqrt(max(rows, columns)): a step is about as large as a step of AdamW, so that both
 /// rules use the same learning rate. As in Moonlight, and `match_rms_adamw` in PyTorch.
 inline double like_adamw(std::size_t rows, std::size_t columns) {
   return 0.2 * std::sqrt(static_cast<double>(std::max(rows, columns)));
@@ -130,19 +130,24 @@ inline double input_output(std::size_t rows, std::size_t columns) {
 
 }  // namespace muon_scales
 
-/// Muon: the step of a matrix is its momentum with all singular values replaced by numbers near 1,
-/// which iterations of Newton and Schulz compute by matrix products. All other parameters are
-/// updated by AdamW.
+/// Updates matrices by Muon, and all other parameters by AdamW. Muon takes the momentum of a matrix
+/// and replaces its singular values by numbers near 1, which iterations of Newton and Schulz
+/// compute by matrix products.
 ///
 /// Sources: Jordan et al., "Muon: an optimizer for hidden layers in neural networks", 2024; Liu et
 ///          al., "Muon is scalable for LLM training" (Moonlight), 2025.
-/// Needs:   whole matrices: compile errors refuse zero<Level>, and input_error names a matrix that
-///          a tensor axis cuts.
+/// Needs:   whole matrices, as under data_parallel<Ranks>, pipeline<Ranks> and
+///          zero_of_matrices<Level>. With zero<Level> it does not compile, and input_error names a
+///          matrix that a tensor axis cuts.
 /// Cost:    an iteration on a matrix of (m, n), m <= n, makes three products: 4 m^2 n + 2 m^3
 ///          floating-point operations. Each rank that has a matrix updates it. Two states as large
 ///          as the weights, of which the second stays 0 for matrices, and one scratch memory:
 ///          workload::optimizer_scratch.
 /// Units:   computed in accumulate_t of the parameters' type: in float if they are bfloat16.
+///
+/// Example (tests/train/muon_test.cpp original):
+///     plait::ext::muon const original{
+///         .learning_rate = 3e-4, .scale = muon_scales::input_output, .matrix_rate = 0.02 / 3e-4};
 struct muon {
   using concept_tag = optimizer_tag;
   using numbers = adamw_numbers;
@@ -154,8 +159,8 @@ struct muon {
   double learning_rate = 1e-3;
   double weight_decay = 1e-2;
   bool (*decays)(parameter_description const&) = decay_all;
-  /// The parameters that are updated as whole matrices. Vectors never are, whatever the function
-  /// returns. The usual choice excludes embeddings and the head.
+  /// Selects the parameters that are updated as whole matrices. AdamW updates vectors even if the
+  /// function returns true for them. The usual choice excludes embeddings and the head.
   bool (*matrices)(parameter_description const&) = decay_matrices;
 
   // For matrices.
