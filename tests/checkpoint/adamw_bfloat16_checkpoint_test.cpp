@@ -25,10 +25,10 @@ using namespace plait::ext;
 namespace files = std::filesystem;
 using whole_states::states;
 
-using net = objective<sequential<named<"in", nn::linear<6, 12>>, nn::gelu<12>,
-                                 named<"frozen", frozen<nn::linear<12, 12>>>,
-                                 named<"out", nn::linear<12, 4>>>,
-                      nn::cross_entropy<4>>;
+using net = objective<
+    sequential<named<"in", nn::linear<6, 12>>, nn::gelu<12>,
+               named<"frozen", frozen<nn::linear<12, 12>>>, named<"out", nn::linear<12, 4>>>,
+    nn::cross_entropy<4>>;
 template <class Policy>
 struct job : parallel<net, Policy, double> {};
 using one = job<serial>;
@@ -50,8 +50,8 @@ states train(files::path const& path, std::int64_t steps, std::vector<std::strin
   std::mutex lock;
   auto const data = in_memory<double>::random_classes(48, 6, 4);
   launch<Job>(threads{}, [&](auto& rank) {
-    auto trainer = plait::trainer<Job>(rank, Optimizer{.learning_rate = 0.02},
-                                       {.seed = 3, .average = 0.9});
+    auto trainer =
+        plait::trainer<Job>(rank, Optimizer{.learning_rate = 0.02}, {.seed = 3, .average = 0.9});
     auto all = batches<double>(data, global_batch<24>{}, rank, {.epochs = 0});
     checkpoints saves(trainer, all, {.folder = path, .every = 1, .allow = allow});
     for (auto at = saves.resume(); trainer.step_number() < steps; ++at) {

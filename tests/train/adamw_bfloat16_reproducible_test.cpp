@@ -22,10 +22,10 @@ using namespace plait::ext;
 using whole_states::states;
 
 constexpr int slices = 4;
-using net =
-    objective<sequential<named<"in", nn::linear<5, 9>>, nn::gelu<9>, nn::dropout<9, 100>,
-                         named<"mid", nn::linear<9, 9>>, nn::relu<9>, named<"out", nn::linear<9, 1>>>,
-              nn::mse<1>>;
+using net = objective<
+    sequential<named<"in", nn::linear<5, 9>>, nn::gelu<9>, nn::dropout<9, 100>,
+               named<"mid", nn::linear<9, 9>>, nn::relu<9>, named<"out", nn::linear<9, 1>>>,
+    nn::mse<1>>;
 template <class Element, class... Policies>
 struct job : parallel<net, hybrid<Policies..., reproducible<slices>>, Element> {};
 using mixed = precision<plait::bfloat16, float>;
@@ -51,8 +51,8 @@ states train(auto const& backend, int steps = 6) {
   states out;
   std::mutex lock;
   launch<Job>(backend, [&](auto& rank) {
-    auto trainer = plait::trainer<Job>(rank, adamw_bfloat16{.learning_rate = 0.02},
-                                       {.seed = 3, .clip = 0.5});
+    auto trainer =
+        plait::trainer<Job>(rank, adamw_bfloat16{.learning_rate = 0.02}, {.seed = 3, .clip = 0.5});
     auto all = batches<typename Job::element>(samples{}, global_batch<24>{}, rank, {.epochs = 0});
     for (int i = 0; i < steps; ++i) trainer.step(all.at(std::uint64_t(i)));
     whole_states::save(*trainer.state(), out, lock);

@@ -92,8 +92,7 @@ states train(Optimizer const& optimizer, int data_ranks, int steps, run_settings
                         .optimizer_states = Optimizer::states,
                         .state_bytes = state_bytes_of<Optimizer>(),
                         .averages = with.average > 0};
-    if (steps > 0)
-      plait_test::expect_planned_memory<Job>(rank.stage(), trainer.allocated(), load);
+    if (steps > 0) plait_test::expect_planned_memory<Job>(rank.stage(), trainer.allocated(), load);
     std::size_t bytes = 0;
     for (std::size_t kind = 0; kind < state->kinds().size(); ++kind)
       bytes += state->count() * state->element_bytes(kind);
@@ -110,11 +109,11 @@ runner run_of(int data_ranks) {
   };
 }
 std::vector<std::pair<std::string, runner>> all_plans() {
-  return {{"serial", run_of<any_ranks>(1)},      {"dp2", run_of<any_ranks>(2)},
-          {"dp4", run_of<any_ranks>(4)},         {"dp2 zero1", run_of<sharded<1>>(2)},
-          {"dp4 zero1", run_of<sharded<1>>(4)},  {"dp2 zero2", run_of<sharded<2>>(2)},
-          {"dp4 zero3", run_of<sharded<3>>(4)},  {"tp2", run_of<tp2>(0)},
-          {"pp2", run_of<pipeline<2>>(1)},       {"pp2 dp2 zero1 tp2", run_of<three_axes>(2)}};
+  return {{"serial", run_of<any_ranks>(1)},     {"dp2", run_of<any_ranks>(2)},
+          {"dp4", run_of<any_ranks>(4)},        {"dp2 zero1", run_of<sharded<1>>(2)},
+          {"dp4 zero1", run_of<sharded<1>>(4)}, {"dp2 zero2", run_of<sharded<2>>(2)},
+          {"dp4 zero3", run_of<sharded<3>>(4)}, {"tp2", run_of<tp2>(0)},
+          {"pp2", run_of<pipeline<2>>(1)},      {"pp2 dp2 zero1 tp2", run_of<three_axes>(2)}};
 }
 
 bool is_state(std::string const& name) { return name.find(".exp_avg") != std::string::npos; }
@@ -197,20 +196,19 @@ static_assert(float_job::plan().bytes_per_rank<adamw_bfloat16>(load) <
               float_job::plan().bytes_per_rank<adamw>(load));
 // example-end
 template <class Policy>
-constexpr bool is_half =
-    2 * job<Policy, float>::plan().memory(0, compact).optimizer ==
-        job<Policy, float>::plan().memory(0, load).optimizer &&
-    4 * job<Policy>::plan().memory(0, compact).optimizer ==
-        job<Policy>::plan().memory(0, load).optimizer &&
-    job<Policy, float>::plan().memory(0, compact).parameters ==
-        job<Policy, float>::plan().memory(0, load).parameters;
+constexpr bool is_half = 2 * job<Policy, float>::plan().memory(0, compact).optimizer ==
+                             job<Policy, float>::plan().memory(0, load).optimizer &&
+                         4 * job<Policy>::plan().memory(0, compact).optimizer ==
+                             job<Policy>::plan().memory(0, load).optimizer &&
+                         job<Policy, float>::plan().memory(0, compact).parameters ==
+                             job<Policy, float>::plan().memory(0, load).parameters;
 static_assert(is_half<serial> && is_half<data_parallel<2, zero<1>>> &&
               is_half<hybrid<pipeline<2>, tp2>>);
 
 // A model of bytes on the text of other tests.
-using text_net = objective<sequential<nn::embedding<256, 16>, nn::linear<16, 16>, nn::gelu<16>,
-                                      nn::linear<16, 256>>,
-                           nn::cross_entropy<256>>;
+using text_net = objective<
+    sequential<nn::embedding<256, 16>, nn::linear<16, 16>, nn::gelu<16>, nn::linear<16, 256>>,
+    nn::cross_entropy<256>>;
 struct text_job : parallel<text_net, data_parallel<2>> {};
 
 template <class Optimizer>
@@ -303,8 +301,8 @@ void expect_formula() {
       double const v = 0.999 * before[count + i] + 0.001 * g * g;
       // The parameter moves by the states before they are rounded.
       double expected = double(parameters[i]) * (1 - 0.02 * 0.1);
-      expected -= 0.02 * (m / (1 - std::pow(0.9, t))) /
-                  (std::sqrt(v / (1 - std::pow(0.999, t))) + 1e-8);
+      expected -=
+          0.02 * (m / (1 - std::pow(0.9, t))) / (std::sqrt(v / (1 - std::pow(0.999, t))) + 1e-8);
       EXPECT_NEAR(got.parameters[i], expected, sizeof(T) == 8 ? 1e-13 : 1e-6) << i;
       // A state is one of the two bfloat16 numbers next to the exact state.
       EXPECT_LE(std::abs(got.stored[i] - m), std::abs(m) / 128 + 1e-7) << i;
@@ -402,21 +400,21 @@ std::string error_of(auto const& optimizer_on) {
 }
 
 TEST(AdamwBfloat16, RefusesWrongSettings) {
-  EXPECT_EQ(error_of([](auto& rank) {
-              trainer<float_job>(rank, adamw_bfloat16{.learning_rate = -1});
-            }),
-            "rank 0: the optimizer's learning_rate is -1; it must be a finite number from 0 on");
+  EXPECT_EQ(
+      error_of([](auto& rank) { trainer<float_job>(rank, adamw_bfloat16{.learning_rate = -1}); }),
+      "rank 0: the optimizer's learning_rate is -1; it must be a finite number from 0 on");
 }
 
 // If one rank keeps its states in float, all ranks get the same sentence.
 TEST(AdamwBfloat16, RefusesRanksWithOtherStates) {
-  EXPECT_EQ(error_of([](auto& rank) {
-              if (rank.is_root()) trainer<float_job>(rank, adamw{});
-              else trainer<float_job>(rank, adamw_bfloat16{});
-            }),
-            "trainer 1: the ranks differ in the bytes of an element of the optimizer's states, or 0 "
-            "if they have the type of a parameter: 0 on rank 0, 2 on rank 1; make the trainer, and the "
-            "batches it trains on, with the same numbers on every rank");
+  EXPECT_EQ(
+      error_of([](auto& rank) {
+        if (rank.is_root()) trainer<float_job>(rank, adamw{});
+        else trainer<float_job>(rank, adamw_bfloat16{});
+      }),
+      "trainer 1: the ranks differ in the bytes of an element of the optimizer's states, or 0 "
+      "if they have the type of a parameter: 0 on rank 0, 2 on rank 1; make the trainer, and the "
+      "batches it trains on, with the same numbers on every rank");
 }
 
 }  // namespace

@@ -85,12 +85,9 @@ template <class Policy>
 void expect_all() {
   auto const whole = compare_all_ranks<small_gpt::job<serial, float>>(~std::size_t{0}, 1);
   EXPECT_EQ(whole, small_gpt::job<serial>::plan_type::parameter_count());
-  for (auto const& [begin, share] : {std::pair<std::size_t, std::size_t>{~std::size_t{0}, 1},
-                                     {1, 77},
-                                     {37, 1000}})
-    EXPECT_GE((compare_all_ranks<small_gpt::job<Policy, float>>(begin, share)),
-              whole)
-        << begin;
+  for (auto const& [begin, share] :
+       {std::pair<std::size_t, std::size_t>{~std::size_t{0}, 1}, {1, 77}, {37, 1000}})
+    EXPECT_GE((compare_all_ranks<small_gpt::job<Policy, float>>(begin, share)), whole) << begin;
 }
 
 TEST(Origins, AreTheRectanglesOfParametersThatAreCut) {

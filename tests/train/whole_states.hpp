@@ -69,9 +69,9 @@ class from_memory final : public plait::ext::state_source {
             plait::ext::parameter_rectangle const& where, void* out) override {
     auto const& tensor = all_.tensors.at(name);
     for (std::size_t i = 0; i < where.count(); ++i)
-      static_cast<Parameter*>(out)[i] = static_cast<Parameter>(
-          tensor[(where.row + i / where.columns) * info.columns + where.column +
-                 i % where.columns]);
+      static_cast<Parameter*>(out)[i] =
+          static_cast<Parameter>(tensor[(where.row + i / where.columns) * info.columns +
+                                        where.column + i % where.columns]);
   }
 
  private:

@@ -341,7 +341,6 @@ class trainer_parts {
     });
   }
 
-
   prediction<Job, Rank> outputs_;
   compared_batches compared_{};
   std::string measures_{};  ///< the names of the measures of the last evaluation

@@ -125,11 +125,10 @@ TYPED_TEST(Optimizer, AdamwWithRoundedStates) {
           5,
           &step};
       for (auto const& range : ranges)
-        maths::adamw_update(
-            here, range,
-            {numbers.learning_rate * range.rate, constants.beta1, constants.beta2,
-             constants.epsilon, constants.weight_decay * range.decay, numbers.bias_correction1,
-             numbers.bias_correction2, gradient_scale});
+        maths::adamw_update(here, range,
+                            {numbers.learning_rate * range.rate, constants.beta1, constants.beta2,
+                             constants.epsilon, constants.weight_decay * range.decay,
+                             numbers.bias_correction1, numbers.bias_correction2, gradient_scale});
       memory<P> p(parameter, shift), g(gradient);
       memory<plait::bfloat16> s(states), copy(n);
       memory<update_range> of(ranges);

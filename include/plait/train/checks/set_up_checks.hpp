@@ -168,9 +168,10 @@ template <class Optimizer>
   mine.add("the parameters of the model", plan.parameter_count);
   mine.add("precision (bytes of an activation, a parameter, a gradient, as digits)",
            plan.precision);
-  mine.add("the bytes of an element of the optimizer's states, or 0 if they have the type of a "
-           "parameter",
-           state_bytes_of<Optimizer>());
+  mine.add(
+      "the bytes of an element of the optimizer's states, or 0 if they have the type of a "
+      "parameter",
+      state_bytes_of<Optimizer>());
   mine.add("the slices of reproducible<Slices>", plan.slices);
   mine.add("the least bytes of a bucket of gradients", plan.bucket_bytes);
   mine.add("the level of zero<Level>, or 0", plan.level);

@@ -46,8 +46,8 @@ struct rounded_states {
     pack<bfloat16, V> stored_first, stored_second;
     PLAIT_UNROLL
     for (int e = 0; e < V; ++e) {
-      stored_first.value[e] = ext::round_stochastically(static_cast<float>(first.value[e]),
-                                                        words.value[e] & 0xFFFFu);
+      stored_first.value[e] =
+          ext::round_stochastically(static_cast<float>(first.value[e]), words.value[e] & 0xFFFFu);
       stored_second.value[e] =
           ext::round_stochastically(static_cast<float>(second.value[e]), words.value[e] >> 16);
     }
@@ -94,8 +94,8 @@ struct rounded_states {
             random_bits(ext::rounding_key(seed, origins[origin].number, step), index / 4);
         PLAIT_UNROLL
         for (int e = 0; e < V; ++e)
-          words.value[e] = V == 4 ? block.word[e]
-                                  : word_of(block, index + static_cast<std::uint64_t>(e));
+          words.value[e] =
+              V == 4 ? block.word[e] : word_of(block, index + static_cast<std::uint64_t>(e));
         return words;
       }
     }
