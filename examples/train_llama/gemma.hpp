@@ -28,6 +28,10 @@ consteval plait::nano_fraction root_of(double number) {
 /// The blocks of a Gemma 3. The norms multiply by 1 + weight.
 template <shape S, class Trained>
 struct gemma_block {
+  static_assert(!S.qkv_bias && !S.qk_norm && S.gemma.query_scalar > 0,
+                "a shape with .gemma has .qkv_bias, .qk_norm or a .query_scalar of 0; leave the "
+                "first two out, as a Gemma has no biases and always normalises queries and keys, "
+                "and give query_pre_attn_scalar");
   template <class L>
   using whole = typename Trained::template layer<L>;
   template <class L>
@@ -58,9 +62,10 @@ struct gemma_block {
   using k = sequential<named<"k_proj", whole<linear<S.width, key_width, matrix>>>,
                        named<"k_norm", qk_norm<key_width>>, rotary<key_width>>;
   using v = named<"v_proj", adapted<linear<S.width, key_width, matrix>>>;
-  using attention =
-      sequential<fan_out<q, k, v>, interleaved<heads<S.attention>, heads<attention_options{}>>,
-                 named<"o_proj", whole<linear<query_width, S.width, matrix>>>>;
+  using attention = sequential<
+      fan_out<q, k, v>,
+      interleaved<heads<S.attention>, heads<attention_options{.causal = S.attention.causal}>>,
+      named<"o_proj", whole<linear<query_width, S.width, matrix>>>>;
   using mlp = whole<plait::nn::geglu<S.width, S.hidden>>;
   using type =
       sequential<residual<sequential<named<"input_layernorm", norm>, named<"self_attn", attention>,

@@ -81,7 +81,7 @@ TEST(AdamwBfloat16Checkpoint, KeepsStatesInTwoBytes) {
     if (is_state(block.tensor)) states += found.bytes();
   }
   EXPECT_EQ(states, 2 * 2 * (6 * 12 + 12 + 12 * 4 + 4u));
-  // What was read has the bits of what was saved, also under another plan.
+  // Restored tensors have the bits of saved tensors, also under another plan.
   EXPECT_EQ(train<several>(at.path, 2).tensors, trained.tensors);
   EXPECT_EQ(train<one>(at.path, 2).tensors, trained.tensors);
 }

@@ -54,7 +54,7 @@ TEST(StochasticRounding, HasTheValueAsItsMean) {
 
 TEST(StochasticRounding, KeepsFiniteValuesFiniteAndOthersAsTheyAre) {
   using limits = std::numeric_limits<float>;
-  constexpr float largest = 0x1.FEp127f;  // of bfloat16
+  constexpr float largest = 0x1.FEp127f;  // the largest bfloat16
   for (std::uint32_t const random : {0u, 0x8000u, 0xFFFFu}) {
     EXPECT_EQ(round_stochastically(limits::max(), random), largest);
     EXPECT_EQ(round_stochastically(-limits::max(), random), -largest);

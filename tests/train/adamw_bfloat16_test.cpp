@@ -228,10 +228,10 @@ std::vector<double> losses_of(Optimizer const& optimizer) {
 
 TEST(AdamwBfloat16, LearnsAText) {
   // example-begin optimizer
-  constexpr plait::ext::adamw_bfloat16 half_states{.learning_rate = 3e-3, .weight_decay = 0.1};
+  plait::ext::adamw_bfloat16 const in_half{.learning_rate = 3e-3, .weight_decay = 0.1};
   // example-end
-  auto const of_wide = losses_of(half_states.with_wide_states());
-  auto const of_rounded = losses_of(half_states);
+  auto const of_wide = losses_of(in_half.with_wide_states());
+  auto const of_rounded = losses_of(in_half);
   std::printf("loss of step 0: %.4f; of step 299: %.4f with states in float, %.4f in bfloat16\n",
               of_wide.front(), of_wide.back(), of_rounded.back());
   EXPECT_EQ(of_rounded.front(), of_wide.front());

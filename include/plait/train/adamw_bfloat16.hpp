@@ -23,6 +23,7 @@ namespace plait::ext {
 /// Errors: parameters in bfloat16 do not compile; write precision<bfloat16, float>.
 ///
 /// Example (tests/train/adamw_bfloat16_test.cpp optimizer):
+///     plait::ext::adamw_bfloat16 const in_half{.learning_rate = 3e-3, .weight_decay = 0.1};
 struct adamw_bfloat16 {
   using concept_tag = optimizer_tag;
   using numbers = adamw_numbers;

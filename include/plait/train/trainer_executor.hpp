@@ -88,7 +88,7 @@ class trainer_executor {
   /// Returns the memory of the numbers of a step and of their tables.
   [[nodiscard]] auto const& memory() const { return memory_; }
   /// Returns the number of bytes of this memory, and of the tables of state_rounding.
-  [[nodiscard]] std::size_t number_bytes() const { return memory_.bytes() + rounding_.bytes(); }
+  [[nodiscard]] std::size_t numbers_bytes() const { return memory_.bytes() + rounding_.bytes(); }
   /// Returns the number of bytes of the memory in which a matrix_optimizer updates a matrix.
   [[nodiscard]] std::size_t scratch_bytes() const { return scratch_.size(); }
   /// Returns the slices of a global batch that this rank computes.

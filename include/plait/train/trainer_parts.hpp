@@ -239,7 +239,7 @@ class trainer_parts {
     need.activations = executor.passes.bytes();
     need.outputs = outputs_.bytes();
     need.averages = averaged.bytes();
-    need.numbers = executor.number_bytes();
+    need.numbers = executor.numbers_bytes();
     need.workspace = detail::workspace_of(rank.device());
     return need;
   }

@@ -258,7 +258,7 @@ class trainer_state final : public saved_state {
     auto* const to = data_of(kind, block);
     if constexpr (!std::is_same_v<element, state_element>)
       if (is_state(kind)) {
-        std::vector<state_element> rounded(values.size());
+        lean_vector<state_element> rounded(values.size());
         for (std::size_t i = 0; i < values.size(); ++i)
           rounded[i] = static_cast<state_element>(values[i]);
         of_.rank.device().upload(rounded.data(), to, rounded.size() * sizeof(state_element));

@@ -87,7 +87,7 @@ TYPED_TEST(Optimizer, AdamwOfAWholeArena) {
 }
 
 // States in bfloat16, of parameters that are whole, cut by columns or by rows, with padding between
-// them. The random words of an element are those of the host, so nearly all states have equal bits:
+// them. The host and the kernel draw the same random words, so nearly all states have equal bits:
 // the last bits of the states before they are rounded may differ.
 TYPED_TEST(Optimizer, AdamwWithRoundedStates) {
   using P = TypeParam;
