@@ -180,7 +180,7 @@ TEST(TrainerState, OfMuonGoesFromEachPlanToEachOther) {
                      }};
   expect_all_pairs(
       {run_of<serial, double>(by_muon, 0.9), run_of<pipeline<2>, double>(by_muon, 0.9),
-       run_of<data_parallel<3, zero_of_matrices<1>, buckets<at_end>>, double>(by_muon, 0.9)},
+       run_of<data_parallel<2, zero_of_matrices<1>, buckets<at_end>>, double>(by_muon, 0.9)},
       1e-10);
 }
 

@@ -280,8 +280,8 @@ template <class Plan>
 template <class Plan>
 [[gnu::cold]] std::string explain_zero(workload const& load) {
   int const ranks = Plan::batch_ranks(Plan::grid_for(load));
-  if (Plan::cuts_arenas || ranks == 1 || load.optimizer_states == 0) return "";
-  if (load.optimizer_scratch > 0) return "";  // the optimizer needs whole matrices
+  if (Plan::cuts_arenas || ranks == 1 || load.optimizer_states == 0 || load.optimizer_scratch > 0)
+    return "";
   std::size_t most = 0;
   for (int stage = 0; stage < Plan::stages; ++stage)
     most = std::max(most, Plan::memory(stage, load).optimizer);

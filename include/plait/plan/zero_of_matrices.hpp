@@ -149,6 +149,7 @@ struct zero_of_matrices {
   static constexpr parameter_rule parameters{.kept = zero<Level>::parameters.kept,
                                              .summed = zero<Level>::parameters.summed,
                                              .owned = zero<Level>::parameters.owned,
+                                             .deals_parameters = true,
                                              .deal = planning::deal_parameters};
 };
 

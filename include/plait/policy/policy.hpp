@@ -103,10 +103,12 @@ using parameter_dealer = void (*)(planning::parameter_layout& layout,
 /// reduced. `kept` may be `shard<dim::elements>` as well: parameters are then gathered before
 /// layers use them.
 struct parameter_rule {
-  placement kept = invariant;       ///< placement of the parameters between steps
-  placement summed = invariant;     ///< placement of a step's sum of gradients before the reduction
-  placement owned = invariant;      ///< placement of the parameters and states of an optimizer
-  parameter_dealer deal = nullptr;  ///< null: blocks are equal ranges of a bucket's parameters
+  placement kept = invariant;    ///< placement of the parameters between steps
+  placement summed = invariant;  ///< placement of a step's sum of gradients before the reduction
+  placement owned = invariant;   ///< placement of the parameters and states of an optimizer
+  /// True if `deal` moves parameters, so that blocks contain whole parameters.
+  bool deals_parameters = false;
+  parameter_dealer deal = nullptr;
   friend constexpr bool operator==(parameter_rule const&, parameter_rule const&) = default;
 };
 
@@ -123,6 +125,7 @@ struct form_cuts {
 struct parameter_rules {
   placements kept{}, summed{}, owned{};
   axis model_axis = axis::tensor;  ///< the axis on which the forms of layers choose placements
+  bool deals_parameters = false;
   parameter_dealer deal = nullptr;
 
   constexpr void set(axis which, parameter_rule const& rule) {
@@ -130,7 +133,7 @@ struct parameter_rules {
     kept = kept.with(which, rule.kept);
     summed = summed.with(which, rule.summed);
     owned = owned.with(which, rule.owned);
-    if (rule.deal != nullptr) deal = rule.deal;
+    if (rule.deals_parameters) deals_parameters = true, deal = rule.deal;
   }
   /// The axes along which each rank's optimizer owns a block of the parameters.
   [[nodiscard]] constexpr axis_set cut_axes() const {

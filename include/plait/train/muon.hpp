@@ -110,7 +110,7 @@ struct subtract_step {
 namespace plait::ext {
 
 /// The factors by which `muon` multiplies the orthogonal matrix of a step; a function of the shape.
-namespace muon_scales {
+namespace matrix_scales {
 
 /// 0.2 * sqrt(max(rows, columns)): a step is about as large as a step of AdamW, so that both
 /// rules use the same learning rate. As in Moonlight, and `match_rms_adamw` in PyTorch.
@@ -128,7 +128,7 @@ inline double input_output(std::size_t rows, std::size_t columns) {
   return output_input(columns, rows);
 }
 
-}  // namespace muon_scales
+}  // namespace matrix_scales
 
 /// Updates matrices by Muon, and all other parameters by AdamW. Muon takes the momentum of a matrix
 /// and replaces its singular values by numbers near 1, which iterations of Newton and Schulz
@@ -146,8 +146,7 @@ inline double input_output(std::size_t rows, std::size_t columns) {
 /// Units:   computed in accumulate_t of the parameters' type: in float if they are bfloat16.
 ///
 /// Example (tests/train/muon_test.cpp original):
-///     plait::ext::muon const original{
-///         .learning_rate = 3e-4, .scale = muon_scales::input_output, .matrix_rate = 0.02 / 3e-4};
+///     muon const original{.scale = matrix_scales::input_output, .matrix_rate = 20};
 struct muon {
   using concept_tag = optimizer_tag;
   using numbers = adamw_numbers;
@@ -169,7 +168,7 @@ struct muon {
   int iterations = 5;
   /// An iteration replaces each singular value s by a s + b s^3 + c s^5.
   std::array<double, 3> coefficients{3.4445, -4.7750, 2.0315};
-  double (*scale)(std::size_t rows, std::size_t columns) = muon_scales::like_adamw;
+  double (*scale)(std::size_t rows, std::size_t columns) = matrix_scales::like_adamw;
   double matrix_rate = 1;  ///< factor of the learning rate of matrices
 
   // For other parameters; see adamw.
@@ -298,7 +297,7 @@ inline std::array<setting, 14> muon::settings() const {
          : decays == nullptr ? "decays"
                              : "scale",
          " is null; write a function, such as plait::decay_matrices for the first two "
-         "and plait::ext::muon_scales::like_adamw for scale"});
+         "and plait::ext::matrix_scales::like_adamw for scale"});
   number_range const finite{-greatest_finite, greatest_finite, "a finite number"};
   return {{{"learning_rate", learning_rate, finite_from_0},
            {"weight_decay", weight_decay, finite_from_0},

@@ -213,7 +213,6 @@ class trainer_on {
               .data_ranks = plan::grid.ranks_at_launch(of_.rank.grid()),
               .optimizer_states = Optimizer::states,
               .state_bytes = state_bytes_of<Optimizer>(),
-              .optimizer_scratch = of_.executor.scratch_bytes(),
               .measured_numbers = count};
       auto const add = [&](numbers const& seen) {
         sums.add_loss(report_of<terms>(seen, of_.held.step).terms, seen.label_count);

@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <utility>
 
 #include "plait/core/lean_vector.hpp"
 #include "plait/core/macros.hpp"
@@ -100,7 +99,6 @@ class trainer_executor {
     rank_.device().synchronize();  // earlier steps no longer read the tables
     updated_.clear();
     younger_.clear();
-    lean_vector<aged_block> parts;
     lean_vector<lean_vector<update_range>> ranges;
     for (auto const& block : store_.owned())
       for (auto part : blocks_of_one_age(plan::entries.view(), store_.local(), block, ages)) {
@@ -110,15 +108,12 @@ class trainer_executor {
           ++part.age;
         }
         if constexpr (matrix_optimizer<Optimizer>)
-          Optimizer::whole_matrices::template cut<plan>(store_.local(), part, rule_, parts);
-        else parts.push_back(part);
+          Optimizer::whole_matrices::template cut<plan>(store_.local(), part, rule_, updated_);
+        else updated_.push_back(part);
       }
-    for (auto const& part : parts) {
-      auto of_part = update_ranges<plan>(store_.local(), part.block, rule_.decays, options_.groups);
-      if (of_part.empty()) continue;  // the block is padding
-      ranges.push_back(std::move(of_part));
-      updated_.push_back(part);
-    }
+    for (auto const& part : updated_)
+      ranges.push_back(
+          update_ranges<plan>(store_.local(), part.block, rule_.decays, options_.groups));
     memory_.lay_out_updates(rank_.device(), ranges, 1 + younger_.size());
     if constexpr (state_bytes_of<Optimizer>() > 0)
       rounding_.template lay_out<plan>(rank_, store_.local(), updated_);
@@ -259,6 +254,7 @@ class trainer_executor {
     for (std::size_t i = 0; i < updated_.size(); ++i) {
       auto const& [block, younger_by, age, rows, columns] = updated_[i];
       auto const ranges = memory_.updated(i);
+      if (ranges.empty()) continue;  // the block is padding
       optimizer_arena<typename Job::parameter_element, typename Job::gradient_element,
                       typename Job::element, typename elements::state_element> const arena{
           store_.parameters_of(block),

@@ -33,7 +33,7 @@ struct whole_matrices {
                                                                Optimizer const& rule) {
     using plan = typename Job::plan_type;
     static_assert(
-        !plan::cuts_arenas || plan::rules.deal != nullptr,
+        !plan::cuts_arenas || plan::rules.deals_parameters,
         "trainer<Job>(rank, optimizer): the optimizer updates whole matrices, but under "
         "zero<Level> each rank owns a block of the parameters, which cuts matrices; write "
         "plait::ext::zero_of_matrices<Level> of plait/plan/zero_of_matrices.hpp instead "

@@ -376,11 +376,11 @@ struct parameters_to_deal {
 /// `least_bucket`: least number of elements of a bucket in region over_batch; 0 makes the region
 /// one bucket.
 /// `cuts_frozen`: true if frozen parameters are cut as well.
-/// `deal`: deals the parameters of a bucket to `owners` ranks, or null.
+/// `rules`, `owners`: how parameters are dealt to the ranks whose optimizers own them.
 [[gnu::cold]] constexpr parameter_layout lay_out_parameters(
     static_view<item> items, static_view<parameter_entry> entries, static_view<unit_range> chunks,
     int batch_ranks, std::size_t alignment = parameter_alignment, std::size_t least_bucket = 0,
-    bool cuts_frozen = false, parameter_dealer deal = nullptr, std::size_t owners = 1) {
+    bool cuts_frozen = false, parameter_rules const& rules = {}, std::size_t owners = 1) {
   auto const unit_multiple = alignment * static_cast<std::size_t>(batch_ranks);
   auto const at = [](int i) { return static_cast<std::size_t>(i); };
   parameter_layout out;
@@ -444,8 +444,8 @@ struct parameters_to_deal {
         cut_buckets(out, parameter_layout::over_batch, first, chunks, owns_tied, least_bucket);
   else if (first.count > 0) out.buckets.push_back({parameter_layout::over_batch, all, first});
   if (second.count > 0) out.buckets.push_back({parameter_layout::over_tensor, all, second});
-  if (deal != nullptr && owners > 1)
-    deal(out, {items, entries, chunks, owners, alignment, unit_multiple / owners});
+  if (rules.deals_parameters && owners > 1)
+    rules.deal(out, {items, entries, chunks, owners, alignment, unit_multiple / owners});
   element_range const frozen{out.count(), out.frozen_count};
   if (cuts_frozen)
     out.frozen_buckets =

@@ -184,10 +184,10 @@ struct layout_rules {
                                                        mesh const& complete,
                                                        layout_rules const& how) {
   auto const& rules = how.parameters;
-  auto layout = lay_out_parameters(
-      items, entries, chunks, block_of(how.samples, complete, {}).blocks,
-      how.has_slices ? square_piece : parameter_alignment, how.least_bucket, rules.keeps_blocks(),
-      rules.deal, std::size_t(complete.size(rules.cut_axes())));
+  auto layout =
+      lay_out_parameters(items, entries, chunks, block_of(how.samples, complete, {}).blocks,
+                         how.has_slices ? square_piece : parameter_alignment, how.least_bucket,
+                         rules.keeps_blocks(), rules, std::size_t(complete.size(rules.cut_axes())));
   auto const cut_as = [&](bool is_cut, placements const& at) {
     return arena_cut{is_cut, std::size_t(complete.size(at.axes_with(shard<dim::elements>)))};
   };
