@@ -18,6 +18,7 @@ APT = {
     "checkpoint": ["nlohmann-json3-dev", "libisal-dev"],
     "images": ["libjpeg-dev", "libpng-dev"],
     "tensorboard": ["libprotobuf-dev", "libisal-dev"],
+    "machine": ["nlohmann-json3-dev"],
     "mpi": ["libopenmpi-dev", "openmpi-bin"],
     "gloo": ["libgloo-dev", "libssl-dev"],
     "elastic": ["libgloo-dev", "libssl-dev", "libcurl4-openssl-dev", "nlohmann-json3-dev"],

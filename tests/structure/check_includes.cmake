@@ -28,7 +28,7 @@ include("${CMAKE_CURRENT_LIST_DIR}/../../cmake/plait-components.cmake")
 
 set(floors
   core placement operation mesh layer schedule policy plan draw                           # the plan half
-  tensor backend run formula nn io data train checkpoint elastic observe testing runtime)          # the run half
+  tensor backend run formula nn io data train checkpoint elastic observe doctor testing runtime)          # the run half
 
 # The folders of a floor, lowest first; headers on the floor itself are above all of them.
 set(floors_of_plan model memory sharding schedule report)

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "plait/core/header_only.hpp"
+#include "plait/doctor/machine.hpp"
+#include "plait/placement/collective.hpp"
+
+namespace plait::ext {
+
+/// Returns the seconds that a rank needs for a matrix product, from the measured products with the
+/// same element type and the same transposed operand.
+///
+/// If the shape was measured, the result is the measured time. Otherwise the speed in FLOP/s is a
+/// weighted mean of the eight nearest measured shapes and of all others that are as near. It is the
+/// mean of the logarithms of the speeds. The distance of two shapes is the Euclidean distance of
+/// the logarithms of rows, columns and inner, and the weight is the inverse of its square. A length
+/// outside the measured lengths counts as the nearest measured length when speeds are averaged, so
+/// a product beyond them has the speed that was measured at the border.
+///
+/// Cost:   proportional to the number of measured products.
+/// Errors: input_error if no such product was measured, or if a length is 0.
+///
+/// Example (tests/doctor/machine_costs_test.cpp seconds_of_product):
+///     double const seconds = plait::ext::seconds_of_product(
+///         machine, "float", {.rows = 4096, .columns = 1024, .inner = 768});
+[[nodiscard]] double seconds_of_product(machine const& of, std::string_view element_type,
+                                        product_shape const& shape);
+
+/// Returns the seconds of a collective, from its measured times. `bytes`: the larger one of a
+/// rank's operand and its result.
+///
+/// The time is linear between two measured sizes. A smaller size takes as long as the smallest
+/// measured size. A larger size has the bandwidth of the largest measured size.
+///
+/// Errors: input_error if the collective was not measured over such groups.
+[[nodiscard]] double seconds_of_collective(machine const& of, collective kind, rank_group over,
+                                           std::uint64_t bytes);
+
+/// Returns the link from one rank to another: its measured latency and bandwidth, or, if this pair
+/// was not measured, the link within a host or between hosts.
+///
+/// Errors: input_error if there is no such rank, if both are the same rank, and if no such link was
+///         measured.
+[[nodiscard]] machine::link link_between(machine const& of, int sender, int receiver);
+
+}  // namespace plait::ext
+
+#if PLAIT_HEADER_ONLY
+#include "plait/doctor/machine_costs.ipp"
+#endif
