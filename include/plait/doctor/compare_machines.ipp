@@ -71,7 +71,7 @@ class machine_number_list {
   template <class Value, class... Range>
   void add(std::optional<Value> const& value, Range... range) {
     if (!value) return;
-    if constexpr (std::is_same_v<Value, ext::machine::link>) visit_fields(*this, *value);
+    if constexpr (std::is_same_v<Value, ext::machine_link>) visit_fields(*this, *value);
     else add(*value, range...);
   }
 
@@ -147,8 +147,8 @@ PLAIT_DECL machine_comparison compare_machines(machine const& before, machine co
   }
   auto const count_missing = [&](detail::machine_number_list const& of, char const* when) {
     if (of.numbers().size() > out.compared)
-      out.notes.push_back(
-          concat({of.numbers().size() - out.compared, " numbers were measured only ", when}));
+      out.notes.push_back(concat(
+          {"numbers that were measured only ", when, ": ", of.numbers().size() - out.compared}));
   };
   count_missing(earlier, "before");
   count_missing(later, "now");

@@ -28,6 +28,15 @@ struct product_shape {
 /// time, or one rank of each host.
 enum class rank_group { world, host, one_per_host };
 
+/// A way by which two ranks exchange data. A message of n bytes takes about latency_seconds + n /
+/// bytes_per_second while no other rank uses the link.
+struct machine_link {
+  double latency_seconds = 1;
+  double bytes_per_second = 1;
+  std::size_t shared_by = 1;  ///< the number of devices that divide bytes_per_second if all send
+  friend bool operator==(machine_link const&, machine_link const&) = default;
+};
+
 /// The measurements of a job's machine that a planner needs: hosts, speeds of products, links,
 /// collectives.
 ///
@@ -83,15 +92,6 @@ struct machine {
     friend bool operator==(element_type const&, element_type const&) = default;
   };
 
-  /// A way by which two ranks exchange data. A message of n bytes takes about latency_seconds + n /
-  /// bytes_per_second while no other rank uses the link.
-  struct link {
-    double latency_seconds = 1;
-    double bytes_per_second = 1;
-    std::size_t shared_by = 1;  ///< the number of devices that divide bytes_per_second if all send
-    friend bool operator==(link const&, link const&) = default;
-  };
-
   struct collective_time {
     std::uint64_t bytes = 1;
     double seconds = 1;
@@ -122,7 +122,7 @@ struct machine {
   std::optional<double>
       memory_bytes_per_second{};  ///< bytes that a rank reads and writes in a copy
   std::vector<element_type> element_types{};
-  std::optional<link> link_within_host{}, link_between_hosts{};
+  std::optional<machine_link> link_within_host{}, link_between_hosts{};
   link_matrix link_latency_seconds{}, link_bytes_per_second{};
   std::vector<collective_times> collectives{};
 

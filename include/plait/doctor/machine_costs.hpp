@@ -44,7 +44,7 @@ namespace plait::ext {
 ///
 /// Errors: input_error if there is no such rank, if both are the same rank, and if no such link was
 ///         measured.
-[[nodiscard]] machine::link link_between(machine const& of, int sender, int receiver);
+[[nodiscard]] machine_link link_between(machine const& of, int sender, int receiver);
 
 }  // namespace plait::ext
 

@@ -117,12 +117,13 @@ PLAIT_DECL double seconds_of_collective(machine const& of, collective kind, rank
   return last.seconds + part * (next->seconds - last.seconds);
 }
 
-PLAIT_DECL machine::link link_between(machine const& of, int sender, int receiver) {
+PLAIT_DECL machine_link link_between(machine const& of, int sender, int receiver) {
   auto const count = of.ranks.size();
   auto const from = static_cast<std::size_t>(sender), to = static_cast<std::size_t>(receiver);
   if (sender < 0 || receiver < 0 || from >= count || to >= count || from == to)
     throw input_error({"machine ", detail::in_quotes(of.name), " has no link from rank ", sender,
-                       " to rank ", receiver, "; give two ranks from 0 to ", count, " - 1"});
+                       " to rank ", receiver, "; give two different ranks from 0 to ",
+                       count == 0 ? 0 : count - 1});
   bool const same_host = of.ranks[from].host == of.ranks[to].host;
   auto const& usual = same_host ? of.link_within_host : of.link_between_hosts;
   bool const is_measured =
@@ -131,7 +132,7 @@ PLAIT_DECL machine::link link_between(machine const& of, int sender, int receive
       of.link_latency_seconds[from][to] != 0;
   if (!usual && !is_measured)
     detail::refuse_cost(of, same_host ? "link within a host" : "link between hosts");
-  machine::link out = usual.value_or(machine::link{});
+  machine_link out = usual.value_or(machine_link{});
   if (is_measured) {
     out.latency_seconds = of.link_latency_seconds[from][to];
     out.bytes_per_second = of.link_bytes_per_second[from][to];

@@ -139,7 +139,7 @@ void visit_fields(Visit& visit, is_part<ext::machine::element_type> auto& of) {
 }
 
 template <class Visit>
-void visit_fields(Visit& visit, is_part<ext::machine::link> auto& of) {
+void visit_fields(Visit& visit, is_part<ext::machine_link> auto& of) {
   visit("latency_seconds", of.latency_seconds, number_kind::seconds);
   visit("bytes_per_second", of.bytes_per_second, number_kind::rate);
   visit("shared_by", of.shared_by, number_kind::count);

@@ -41,8 +41,8 @@ namespace plait::ext {
 ///         and so is another version than 1.
 ///
 /// Example (tests/doctor/machine_file_test.cpp machine_file):
-///     plait::ext::write_machine("cluster.json", measured);
-///     auto const machine = plait::ext::read_machine("cluster.json");
+///     plait::ext::write_machine(path, measured);
+///     auto const machine = plait::ext::read_machine(path);
 [[nodiscard]] [[gnu::cold]] machine read_machine(std::string const& path);
 
 /// Writes a machine file; read_machine returns a machine that equals `of`. The file is complete or

@@ -137,7 +137,7 @@ class machine_reader {
 
   template <class Value, class... Range>
   void read_value(json_value const& value, std::optional<Value>& out, Range... range) {
-    if constexpr (std::is_same_v<Value, ext::machine::link>) read_fields(value, out.emplace());
+    if constexpr (std::is_same_v<Value, ext::machine_link>) read_fields(value, out.emplace());
     else read_value(value, out.emplace(), range...);
   }
 
@@ -219,7 +219,7 @@ class machine_writer {
   void write(std::uint64_t value) { out_ += concat({value}); }
   void write(double value) { out_ += json_value(value).dump(); }
   void write(std::string const& value) { out_ += json_value(value).dump(); }
-  void write(ext::machine::link const& value) { write_object(value); }
+  void write(ext::machine_link const& value) { write_object(value); }
 
   template <class Enum>
     requires std::is_enum_v<Enum>

@@ -102,7 +102,7 @@ class machine_checker {
   template <class Value, class... Range>
   void check(std::optional<Value> const& value, Range... range) {
     if (!value) return;
-    if constexpr (std::is_same_v<Value, ext::machine::link>) visit_fields(*this, *value);
+    if constexpr (std::is_same_v<Value, ext::machine_link>) visit_fields(*this, *value);
     else check(*value, range...);
   }
 
@@ -145,11 +145,10 @@ class machine_checker {
                       concat({"a row of ", matrix.size(), " numbers, as the matrix has ",
                               matrix.size(), " rows"}));
       for (std::size_t j = 0; j < matrix.size() && mistake_.empty(); ++j) {
-        field_path::part const column(path_, j);
         if (matrix[i][j] == 0) continue;
+        field_path::part const column(path_, j);
         check(matrix[i][j], of.kind);
-        if (i == j)
-          report(json_number(matrix[i][j]), "without a number: a rank has no link to itself");
+        if (i == j) report(json_number(matrix[i][j]), "null, as a rank has no link to itself");
       }
     }
   }
@@ -194,11 +193,11 @@ class machine_checker {
           concat({"as large as 'link_latency_seconds', which has ", latency.size(), " rows"}));
     for (std::size_t i = 0; i < latency.size() && mistake_.empty(); ++i)
       for (std::size_t j = 0; j < latency.size(); ++j) {
+        if ((latency[i][j] == 0) == (bandwidth[i][j] == 0)) continue;
         field_path::part const matrix(path_, "link_bytes_per_second"), row(path_, i);
         field_path::part const column(path_, j);
-        if ((latency[i][j] == 0) != (bandwidth[i][j] == 0))
-          report(bandwidth[i][j] == 0 ? "no number" : "a number",
-                 concat({"a number if and only if 'link_latency_seconds[", i, "][", j, "]' is"}));
+        report(bandwidth[i][j] == 0 ? "no number" : "a number",
+               concat({"a number if and only if 'link_latency_seconds[", i, "][", j, "]' is"}));
       }
   }
 
