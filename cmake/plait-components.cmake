@@ -6,7 +6,7 @@
 # finds its dependencies by plait_look_for() and calls plait_add_component() unless plait_needs names a missing one.
 # dependencies/<name>.cmake looks for one dependency and builds a line with it by plait_try_dependency(). It tests what
 # was *found*, because a find module that found nothing may still define its target.
-set(plait_components blas safetensors checkpoint images tensorboard machine mpi gloo elastic cuda cudnn thrust)
+set(plait_components blas safetensors checkpoint images tensorboard mpi gloo elastic cuda cudnn thrust doctor machine)
 
 # Headers that only a program linking the component may include: a file or a folder, relative to include/plait. The
 # last entry that fits counts. A component without an entry adds no headers.
@@ -15,13 +15,14 @@ set(plait_headers_of_safetensors data/tensor_table.hpp io/json.hpp io/safetensor
 set(plait_headers_of_checkpoint checkpoint/)
 set(plait_headers_of_images data/images/)
 set(plait_headers_of_tensorboard observe/tensorboard_log.hpp)
-set(plait_headers_of_machine doctor/compare_machines.hpp doctor/machine.hpp doctor/machine_costs.hpp
-  doctor/machine_fields.hpp doctor/machine_file.hpp doctor/machine_rules.hpp)
 set(plait_headers_of_mpi backend/mpi/)
 set(plait_headers_of_gloo backend/gloo/)
 set(plait_headers_of_elastic elastic/)
 set(plait_headers_of_cuda backend/cuda/)
 set(plait_headers_of_thrust backend/cuda/thrust.hpp)
+set(plait_headers_of_doctor doctor/)
+set(plait_headers_of_machine doctor/compare_machines.hpp doctor/machine.hpp doctor/machine_costs.hpp
+  doctor/machine_fields.hpp doctor/machine_file.hpp doctor/machine_rules.hpp)
 
 # Components whose headers the headers of a component may include; its target links their targets.
 set(plait_components_of_checkpoint safetensors)

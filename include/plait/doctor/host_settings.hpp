@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "plait/core/header_only.hpp"
+#include "plait/core/namespaces.hpp"
+#include "plait/doctor/blas_facts.hpp"
+#include "plait/doctor/gpu_settings.hpp"
+#include "plait/doctor/system_files.hpp"
+
+namespace plait::ext {
+
+/// The value of a limit on bytes or files that is not set.
+inline constexpr std::uint64_t no_limit = std::numeric_limits<std::uint64_t>::max();
+
+/// A node of a machine's memory (NUMA) and the processors next to it.
+struct numa_node {
+  int number = 0;
+  std::vector<int> cpus{};
+  friend bool operator==(numa_node const&, numa_node const&) = default;
+};
+
+/// A network interface of a host.
+struct network_interface {
+  std::string name{};
+  bool is_loopback = false;
+  reading<std::uint64_t> mtu_bytes{};
+  reading<std::uint64_t> megabits{};  ///< its speed in 10^6 bits per second
+  friend bool operator==(network_interface const&, network_interface const&) = default;
+};
+
+/// The quota of processor time of a process, from its control group (cgroup) and the groups above.
+struct cpu_quota {
+  double cpus = 0;      ///< the least quota, in processors; infinite if there is none
+  std::string group{};  ///< the folder of the group with this quota; processes may share it
+  /// Periods in which the group had work to do, and periods in which it was stopped because the
+  /// quota was used up; 0 without a quota.
+  reading<std::uint64_t> periods{}, throttled_periods{};
+  friend bool operator==(cpu_quota const&, cpu_quota const&) = default;
+};
+
+/// The settings of one rank, of its process and of its host, as they were read. Rules compare them;
+/// see setting_rules.hpp.
+///
+/// Units:   bytes, unless a name says otherwise. Limits that are not set are no_limit.
+struct host_settings {
+  int rank = 0;
+  std::string host{};
+  std::uint64_t process = 0;  ///< the number of the process (pid)
+
+  // Processors and memory.
+  reading<std::vector<int>> cpus{};  ///< processors on which this rank may run (affinity)
+  reading<cpu_quota> quota{};
+  reading<std::vector<std::string>> governors{};  ///< of `cpus`, each once
+  /// Time since the host's start that its processors counted, and the part that its hypervisor gave
+  /// to other machines (steal time), in ticks of /proc/stat.
+  reading<std::uint64_t> ticks{}, stolen_ticks{};
+  reading<std::uint64_t> swap_bytes{};          ///< swap that is in use on the host
+  reading<std::uint64_t> own_swap_bytes{};      ///< memory of this process that is in swap
+  reading<std::uint64_t> memory_bytes{};        ///< memory of the host
+  reading<std::uint64_t> memory_limit_bytes{};  ///< the least limit of the process's control groups
+  reading<std::vector<numa_node>> numa_nodes{};
+  /// Memory of this process on each node, indexed by the node's number; files are not counted.
+  reading<std::vector<std::uint64_t>> bytes_on_node{};
+  reading<std::string> processor{};        ///< such as "Intel(R) Xeon(R) Processor"
+  reading<std::string> processor_flags{};  ///< words such as "avx2", separated by blanks
+  bool is_amd = false;
+
+  // The library of matrix products.
+  reading<std::string> blas_code{};  ///< the processor for which the running code was written
+  reading<std::uint64_t> blas_threads{};
+
+  // Versions; "none" if a rank does not use the library.
+  reading<std::string> plait{}, build{}, blas{}, mpi{}, nccl{}, cuda{}, driver{};
+
+  // Between processes.
+  reading<double> clock_s{};                   ///< seconds of the host's clock since 1970
+  reading<file_system_space> shared_memory{};  ///< space of /dev/shm
+  reading<std::uint64_t> most_open_files{}, most_locked_bytes{};
+  reading<std::vector<std::string>> rdma_devices{};  ///< such as "mlx5_0"
+  reading<std::vector<network_interface>> interfaces{};
+  reading<std::string> interface{};  ///< the name of the interface that the job uses
+
+  bool uses_gpu = false;
+  reading<gpu_settings> gpu{};  ///< the rank's device
+
+  /// Makes counters (ticks, periods of the quota) count from `earlier` on, an earlier reading of
+  /// the same rank. A counter that is smaller than before becomes unknown.
+  [[gnu::cold]] void count_from(host_settings const& earlier);
+  [[nodiscard]] bool has_flag(std::string_view flag) const;
+
+  friend bool operator==(host_settings const&, host_settings const&) = default;
+};
+
+/// The facts about a rank that no file of the system has.
+struct settings_request {
+  int rank = 0;
+  std::string host{};  ///< the name of the rank's host, as plait's other messages have it
+  /// The flags of the compiler, see compiler_flags.
+  reading<std::string> build = reading<std::string>::unknown("the program did not say them");
+  blas_facts blas{};  ///< see blas_facts::of_program
+  /// Versions of the libraries that the backend uses.
+  std::string mpi = "none", nccl = "none", cuda = "none";
+  /// The interface on which the backend communicates; if empty, the interface of the default route.
+  std::string interface{};
+  /// The PCI bus address of the rank's GPU, as CUDA writes it ("0000:3b:00.0"); "" if the rank uses
+  /// none. Read the settings before ranks use their devices: memory in use is memory of others.
+  std::string gpu_bus{};
+  std::string nvml = "libnvidia-ml.so.1";  ///< the library that describes GPUs
+};
+
+/// Reads the settings of the calling thread, its process and its host.
+///
+/// Cost:    some hundred small files, about 10 ms; with a GPU also the start of NVML.
+/// Errors:  none but std::bad_alloc; a value that cannot be read is unknown, with the reason.
+/// Threads: any. The affinity is that of the calling thread.
+[[nodiscard]] [[gnu::cold]] host_settings read_host_settings(system_files const& files,
+                                                             settings_request const& request);
+
+/// Returns the compiler, its options that change numbers, and the sets of instructions for which
+/// the calling file was compiled, such as "GNU 12.2.0, -O, AVX2, FMA". Ranks with other flags may
+/// compute other bits.
+///
+/// The function is static because its result depends on the options of each file.
+[[nodiscard]] [[maybe_unused]] static std::string compiler_flags() {
+  std::string out =
+#if defined(__clang__)
+      "clang " __clang_version__;
+#elif defined(__GNUC__)
+      "GNU " __VERSION__;
+#else
+      "unknown compiler";
+#endif
+#if defined(__OPTIMIZE__)
+  out += ", -O";
+#else
+  out += ", -O0";
+#endif
+#if defined(__FAST_MATH__)
+  out += ", -ffast-math";
+#endif
+#if defined(__AVX2__)
+  out += ", AVX2";
+#endif
+#if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
+  out += ", FMA";
+#endif
+#if defined(__AVX512F__)
+  out += ", AVX-512";
+#endif
+#if defined(__ARM_FEATURE_SVE)
+  out += ", SVE";
+#endif
+  return out;
+}
+
+}  // namespace plait::ext
+
+#if PLAIT_HEADER_ONLY
+#include "plait/doctor/host_settings.ipp"
+#endif

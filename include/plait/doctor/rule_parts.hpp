@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "plait/core/function_reference.hpp"
+#include "plait/core/header_only.hpp"
+#include "plait/doctor/finding.hpp"
+#include "plait/doctor/host_settings.hpp"
+
+// Parts that the rules of settings have in common.
+namespace plait::detail {
+
+using all_settings = std::vector<host_settings>;
+
+/// The words of a finding about one rank; no `measured` if there is nothing to say.
+struct finding_words {
+  std::string measured{}, expected{}, what_to_do{};
+  finding_severity severity = finding_severity::slow;
+
+  /// Returns the words for a value that could not be read.
+  [[nodiscard]] [[gnu::cold]] static finding_words unread(std::string_view what,
+                                                          std::string const& problem);
+};
+
+/// Asks `rule` for each rank, and makes one finding for the ranks of a host that have equal words.
+[[nodiscard]] [[gnu::cold]] std::vector<finding> of_each_rank(
+    all_settings const& all, std::string_view id,
+    function_reference<finding_words(host_settings const&)> rule);
+
+/// Makes a finding about some ranks. Its host is empty if they are on several hosts.
+[[nodiscard]] [[gnu::cold]] finding about(std::vector<host_settings const*> const& of,
+                                          std::string_view id, finding_words words);
+
+/// Compares a value, as text, between all ranks. The expected value is the value that most ranks
+/// have; of two equally frequent values the value of the lower rank. Ranks with another value get a
+/// finding, ranks whose value is unknown a note. `what` is a noun such as "version of MPI".
+[[nodiscard]] [[gnu::cold]] std::vector<finding> unlike(
+    all_settings const& all, std::string_view id, std::string_view what,
+    finding_words const& advice,
+    function_reference<reading<std::string>(host_settings const&)> value);
+
+/// The hosts, in the order of their first ranks, each with its ranks.
+[[nodiscard]] [[gnu::cold]] std::vector<std::vector<host_settings const*>> by_host(
+    all_settings const& all);
+
+/// Returns a number of bytes as text, such as "64 MiB" or "1.5 GiB"; "no limit" for no_limit.
+[[nodiscard]] [[gnu::cold]] std::string bytes_text(std::uint64_t bytes);
+/// Returns a share from 0 to 1 as text, such as "12.5 %".
+[[nodiscard]] [[gnu::cold]] std::string percent_text(double share);
+/// Returns processors as text: "cpu 3" or "cpus 0-3 and 8".
+[[nodiscard]] [[gnu::cold]] std::string cpus_text(std::vector<int> const& cpus);
+
+/// Adds the findings of one rule to the findings of others.
+[[gnu::cold]] void append(std::vector<finding>& to, std::vector<finding> more);
+
+}  // namespace plait::detail
+
+#if PLAIT_HEADER_ONLY
+#include "plait/doctor/rule_parts.ipp"
+#endif
