@@ -265,7 +265,9 @@ PLAIT_DECL reading<std::string> interface_of_default_route(system_files const& f
   std::string best;
   auto least = no_limit;
   std::string_view rest = text.value();
-  static_cast<void>(take_until(rest, '\n'));  // the names of the columns
+  auto head = take_until(rest, '\n');
+  if (take_word(head) != "Iface")
+    return result::unknown(garbage_in(path, "its first line does not begin with 'Iface'"));
   while (!rest.empty()) {
     auto line = take_until(rest, '\n');
     auto const name = take_word(line), to = take_word(line);
