@@ -20,7 +20,9 @@ set(plait_headers_of_gloo backend/gloo/)
 set(plait_headers_of_elastic elastic/)
 set(plait_headers_of_cuda backend/cuda/)
 set(plait_headers_of_thrust backend/cuda/thrust.hpp)
-set(plait_headers_of_doctor doctor/)
+set(plait_headers_of_doctor doctor/blas_facts.hpp doctor/control_groups.hpp doctor/finding.hpp doctor/gpu_rules.hpp
+  doctor/gpu_settings.hpp doctor/host_settings.hpp doctor/process_rules.hpp doctor/processor_rules.hpp
+  doctor/rule_parts.hpp doctor/setting_rules.hpp doctor/settings_text.hpp doctor/system_files.hpp)
 set(plait_headers_of_machine doctor/compare_machines.hpp doctor/machine.hpp doctor/machine_costs.hpp
   doctor/machine_fields.hpp doctor/machine_file.hpp doctor/machine_rules.hpp)
 

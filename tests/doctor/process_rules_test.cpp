@@ -120,7 +120,7 @@ TEST(Clock, IsComparedBetweenHosts) {
             "ranks 2 and 3 (host b): the host's clock is 90 s fast; expected: within 1 s of the "
             "other hosts; let NTP or chrony set the clocks; certificates and logs need the time");
   EXPECT_EQ(found[0].id, "unlike-clock");
-  // Of three hosts the one with another time is named.
+  // With three hosts, the median is the time of two of them.
   all[0].host = "c";
   all[0].clock_s = 1e9 + 90.5;
   found = rules::unlike_clock(all);

@@ -56,7 +56,7 @@ struct host_settings {
   // Processors and memory.
   reading<std::vector<int>> cpus{};  ///< processors on which this rank may run (affinity)
   reading<cpu_quota> quota{};
-  reading<std::vector<std::string>> governors{};  ///< of `cpus`, each once
+  reading<std::vector<std::string>> governors{};  ///< governors of `cpus`, each once
   /// Time since the host's start that its processors counted, and the part that its hypervisor gave
   /// to other machines (steal time), in ticks of /proc/stat.
   reading<std::uint64_t> ticks{}, stolen_ticks{};
@@ -118,7 +118,7 @@ struct settings_request {
 ///
 /// Cost:    some hundred small files, about 10 ms; with a GPU also the start of NVML.
 /// Errors:  none but std::bad_alloc; a value that cannot be read is unknown, with the reason.
-/// Threads: any. The affinity is that of the calling thread.
+/// Threads: any. The affinity is the calling thread's.
 [[nodiscard]] [[gnu::cold]] host_settings read_host_settings(system_files const& files,
                                                              settings_request const& request);
 

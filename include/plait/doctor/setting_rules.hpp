@@ -13,7 +13,7 @@
 
 namespace plait::ext {
 
-/// Applies all rules of settings: those of processors, between processes, and of GPUs.
+/// Applies all rules of settings: about processors, processes and GPUs.
 ///
 /// `all`: the settings of all ranks, in any order.
 ///

@@ -54,7 +54,7 @@ struct file_system_space {
   friend bool operator==(file_system_space const&, file_system_space const&) = default;
 };
 
-/// Reads the text files with which a system describes itself, such as those of /proc and /sys.
+/// Reads the text files with which a system describes itself, such as the files of /proc and /sys.
 ///
 /// Paths are absolute, "/proc/stat"; the files are looked for below a root folder, so that a test
 /// can plant a tree of its own. Nothing is written.
