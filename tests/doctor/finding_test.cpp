@@ -13,20 +13,16 @@ using plait::ext::finding_severity;
 
 TEST(Finding, IsASentence) {
   // example-begin sentence
-  plait::ext::finding const found{.id = "swap",
-                                  .severity = plait::ext::finding_severity::slow,
-                                  .ranks = {5},
-                                  .host = "b",
-                                  .measured = "96 MiB of the process are in swap",
-                                  .expected = "none",
-                                  .what_to_do = "use less memory on this host"};
-  // rank 5 (host b): 96 MiB of the process are in swap; expected: none; use less memory on this
-  // host
+  plait::ext::finding found;
+  found.ranks = {5};
+  found.host = "b";
+  found.measured = "2 MiB are in swap";
+  found.expected = "0";
+  found.what_to_do = "end other programs";
+  // rank 5 (host b): 2 MiB are in swap; expected: 0; end other programs
   std::string const sentence = found.text();
-  // example-end sentence
-  EXPECT_EQ(sentence,
-            "rank 5 (host b): 96 MiB of the process are in swap; expected: none; use less memory "
-            "on this host");
+  // example-end
+  EXPECT_EQ(sentence, "rank 5 (host b): 2 MiB are in swap; expected: 0; end other programs");
 }
 
 TEST(Finding, NamesNoHostIfThereAreSeveral) {

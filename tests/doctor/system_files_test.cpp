@@ -84,7 +84,7 @@ TEST(SystemFiles, ReadsThisMachine) {
   auto const threads = system.number("/proc/sys/kernel/threads-max");
   if (threads.is_known()) std::printf("%llu\n", (unsigned long long)threads.value());
   else std::printf("%s\n", threads.problem().c_str());  // such as "/proc/...: missing"
-  // example-end reading
+  // example-end
   EXPECT_TRUE(threads.is_known() || !threads.problem().empty());
   EXPECT_TRUE(system.text("/proc/self/status").is_known());
   EXPECT_TRUE(system.has("/proc/self"));
