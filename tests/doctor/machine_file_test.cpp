@@ -158,7 +158,9 @@ TEST(MachineFile, AFileOfTwoRanksIsRead) {
   expected.link_within_host = plait::ext::machine_link{1e-6, 8e9, 2};
   expected.link_latency_seconds = {{0, 1e-6}, {1.1e-6, 0}};
   expected.link_bytes_per_second = {{0, 8e9}, {7.9e9, 0}};
-  expected.collectives = {{plait::ext::collective::all_reduce, plait::ext::rank_group::world, 2,
+  expected.collectives = {{plait::ext::collective::all_reduce,
+                           plait::ext::rank_group::world,
+                           2,
                            {{4, 2e-6}, {1048576, 3e-4}}}};
   EXPECT_EQ(parsed(file), expected);
 }

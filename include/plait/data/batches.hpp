@@ -246,8 +246,11 @@ batch_range<Held, Rank, Element>::batch_range(Held&& data, global_batch<> size, 
   batch_.targets = buffer_.data() + targets_at();
   if (!host.weights.empty())
     batch_.weights = reinterpret_cast<double*>(buffer_.data() + weights_at());
-  if (!host.positions.empty())
-    batch_.document_positions = reinterpret_cast<std::int32_t*>(buffer_.data() + positions_at());
+  if constexpr (host_type::has_positions)
+    if (!host.positions.empty()) {
+      batch_.document_positions = reinterpret_cast<std::int32_t*>(buffer_.data() + positions_at());
+      batch_.document_stride = static_cast<std::int64_t>(batch_.rows());
+    }
   point_to(host);
   batch_.description = &description_;
   description_ = {.number = rank.next_batches(),
@@ -283,7 +286,8 @@ auto batch_range<Held, Rank, Element>::at(std::uint64_t step) & -> batch_type {
   upload(host.inputs, batch_.inputs);
   upload(host.targets, batch_.targets);
   if (!host.weights.empty()) upload(host.weights, batch_.weights);
-  if (!host.positions.empty()) upload(host.positions, batch_.document_positions);
+  if constexpr (host_type::has_positions)
+    if (!host.positions.empty()) upload(host.positions, batch_.document_positions);
   return batch_;
 }
 
@@ -390,7 +394,8 @@ void batch_range<Held, Rank, Element>::point_to(host_type const& host) {
   batch_.host_inputs = host.inputs.data();
   batch_.host_targets = host.targets.data();
   batch_.host_weights = host.weights.empty() ? nullptr : host.weights.data();
-  batch_.host_document_positions = host.positions.empty() ? nullptr : host.positions.data();
+  if constexpr (host_type::has_positions)
+    batch_.host_document_positions = host.positions.empty() ? nullptr : host.positions.data();
   batch_.sample_numbers = host.samples.data();
 }
 
@@ -412,10 +417,11 @@ void batch_range<Held, Rank, Element>::allocate(std::size_t samples, std::size_t
     host_.reserve(buffers);
     for (std::size_t i = 0; i < buffers; ++i) host_.push_back(host_type(loader, samples));
     auto const& host = host_.front();
-    std::size_t bytes = targets_at() + host.targets.size() * sizeof(target);
-    if (!host.weights.empty()) bytes = weights_at() + host.weights.size() * sizeof(double);
-    if (!host.positions.empty())
-      bytes = positions_at() + host.positions.size() * sizeof(std::int32_t);
+    std::size_t bytes = host.weights.empty() ? targets_at() + host.targets.size() * sizeof(target)
+                                             : weights_at() + host.weights.size() * sizeof(double);
+    if constexpr (host_type::has_positions)
+      if (!host.positions.empty())
+        bytes = positions_at() + host.positions.size() * sizeof(std::int32_t);
     buffer_ = rank_.device().allocate(bytes);
   } catch (std::bad_alloc const&) {
     fail(" on the host");

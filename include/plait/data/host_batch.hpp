@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 #include <vector>
 
 namespace plait::detail {
@@ -11,14 +12,19 @@ namespace plait::detail {
 template <class Loader>
 class host_batch {
  public:
+  /// True if the data set may number the documents of its samples.
+  static constexpr bool has_positions =
+      std::is_same_v<typename Loader::positions_type, std::vector<std::int32_t>>;
+
   host_batch() = default;
   /// Allocates memory for `places` samples.
   [[gnu::cold]] host_batch(Loader const& of, std::size_t places)
       : samples(places),
         inputs(places * of.inputs_per_sample()),
         targets(places * of.targets_per_sample()),
-        weights(places * of.weights_per_sample()),
-        positions(places * of.positions_per_sample()) {}
+        weights(places * of.weights_per_sample()) {
+    if constexpr (has_positions) positions.resize(places * of.positions_per_sample());
+  }
 
   [[nodiscard]] typename Loader::buffers buffers() { return {inputs, targets, weights, positions}; }
 
@@ -33,8 +39,8 @@ class host_batch {
   std::vector<std::size_t> samples;  ///< the number of each sample in the data set
   std::vector<typename Loader::element> inputs;
   std::vector<typename Loader::target> targets;
-  std::vector<double> weights;          ///< empty if the samples have no weights
-  std::vector<std::int32_t> positions;  ///< empty if the samples have no documents
+  std::vector<double> weights;                ///< empty if the samples have no weights
+  typename Loader::positions_type positions;  ///< empty if the samples have no documents
 };
 
 }  // namespace plait::detail

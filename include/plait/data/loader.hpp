@@ -42,6 +42,9 @@ class loader {
                 "element, size(), sequence_length(), inputs(), targets(), and width() if element "
                 "is a floating-point type; see plait/data/dataset.hpp");
   static constexpr bool has_real_targets = std::floating_point<target_of<Data>>;
+  static_assert(token_dataset<Data> || !may_have_documents<Data>,
+                "loader<Data>: a data set of features has documents(), but only samples of tokens "
+                "consist of documents; remove documents(), or make the inputs tokens");
 
   static_assert(feature_dataset<Data> || std::is_void_v<Element> || has_real_targets,
                 "batches<Element>(data, ...): the data set has tokens, which are std::int32_t "
@@ -63,6 +66,11 @@ class loader {
     if constexpr (has_real_targets) return std::numeric_limits<target>::quiet_NaN();
     else return ignored_target;
   }();
+
+  /// The type of a buffer of positions; an empty span if the data set never numbers documents, so
+  /// that its batches have no code for them.
+  using positions_type = std::conditional_t<may_have_documents<Data>, std::vector<std::int32_t>,
+                                            std::span<std::int32_t>>;
 
   /// The buffers for one microbatch, or for several microbatches one after the other. If samples
   /// have no weights, `weights` is empty; if they have no documents, `positions` is empty.
@@ -146,7 +154,7 @@ class loader {
   std::size_t target_width_;
   std::vector<typename Data::element> inputs_, scratch_;  // buffers of one sample
   std::vector<target_of<Data>> targets_;
-  std::vector<std::int32_t> positions_;  // empty if the samples have no documents
+  positions_type positions_;  // empty if the samples have no documents
   double weight_ = 0;
 };
 
@@ -158,8 +166,9 @@ loader<Data, Element>::loader(Data const& data)
       target_width_(target_width_of(data)),
       inputs_(sequence_ * width_),
       scratch_(scratch_elements_of(data)),
-      targets_((has_targets_per_sample<Data> ? 1 : sequence_) * target_width_),
-      positions_(has_documents_of(data) ? sequence_ : 0) {
+      targets_((has_targets_per_sample<Data> ? 1 : sequence_) * target_width_) {
+  if constexpr (may_have_documents<Data>)
+    if (has_documents_of(data)) positions_.resize(sequence_);
   if (sequence_ == 0 || width_ == 0 || target_width_ == 0)
     throw input_error({"loader: samples have the shape (", sequence_, ", ", width_,
                        ") and targets of width ", target_width_,
@@ -185,7 +194,8 @@ auto loader<Data, Element>::fingerprint() -> std::uint64_t {
     add(inputs_.data(), inputs_.size() * sizeof(inputs_[0]));
     add(targets_.data(), targets_.size() * sizeof(targets_[0]));
     if constexpr (weighted_dataset<Data>) add(&weight_, sizeof weight_);
-    add(positions_.data(), positions_.size() * sizeof(std::int32_t));
+    if constexpr (may_have_documents<Data>)
+      add(positions_.data(), positions_.size() * sizeof(std::int32_t));
   }
   return out.value();
 }
@@ -199,7 +209,7 @@ void loader<Data, Element>::fill(std::span<std::size_t const> samples, int micro
   if (microbatches < 1 || out.targets.size() != places * targets_per_sample() ||
       out.inputs.size() != places * inputs_per_sample() ||
       out.weights.size() != places * weights_per_sample() ||
-      out.positions.size() != places * positions_per_sample() || samples.size() > places)
+      out.positions.size() != places * positions_.size() || samples.size() > places)
     throw size_mismatch({"loader: ", samples.size(), " samples of (", sequence_, ", ", width_,
                          ") do not fit into ", microbatches, " microbatches with ",
                          out.inputs.size(), " inputs, ", out.targets.size(), " targets and ",
@@ -222,8 +232,9 @@ void loader<Data, Element>::read(std::size_t sample, std::int64_t epoch) {
   if (sample == no_sample) {
     std::fill(inputs_.begin(), inputs_.end(), typename Data::element{0});
     std::fill(targets_.begin(), targets_.end(), missing());
-    for (std::size_t i = 0; i < positions_.size(); ++i)
-      positions_[i] = static_cast<std::int32_t>(i);
+    if constexpr (may_have_documents<Data>)
+      for (std::size_t i = 0; i < positions_.size(); ++i)
+        positions_[i] = static_cast<std::int32_t>(i);
     weight_ = 0;
     return;
   }

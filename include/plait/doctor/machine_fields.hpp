@@ -13,6 +13,7 @@
 #include "plait/core/concat.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/doctor/machine.hpp"
+#include "plait/placement/collective.hpp"
 
 // The fields of a machine file, in the order of the file, each with its name and its range. Reader,
 // writer, checks and comparison all walk through these lists, so that a field which is added here
@@ -64,14 +65,16 @@ struct matrix_of {
 inline constexpr std::size_t most_ranks_of_matrix = 1024;
 
 /// The words for the values of an enum, in the order of the values.
-inline constexpr std::array<char const*, 3> words_of(ext::transposed_operand) {
+constexpr std::array<char const*, 3> words_of(ext::transposed_operand) {
   return {"none", "a", "b"};
 }
-inline constexpr std::array<char const*, 3> words_of(ext::rank_group) {
+constexpr std::array<char const*, 3> words_of(ext::rank_group) {
   return {"world", "host", "one_per_host"};
 }
-inline constexpr std::array<char const*, 5> words_of(ext::collective) {
-  return {"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast"};
+constexpr std::array<char const*, 5> words_of(ext::collective) {
+  std::array<char const*, 5> out{};  // all_reduce to broadcast
+  for (std::size_t i = 0; i < out.size(); ++i) out[i] = to_string(static_cast<ext::collective>(i));
+  return out;
 }
 
 template <class Enum>

@@ -50,7 +50,7 @@ class step_trace final : public execution::value_trace {
       : step_trace(trainer, path, trainer.of_.calls()) {}
   step_trace(step_trace const&) = delete;
   step_trace& operator=(step_trace const&) = delete;
-  [[gnu::cold]] ~step_trace() { of_.recorder = nullptr; }
+  [[gnu::cold]] ~step_trace() { of_.step_watch = nullptr; }
 
   [[gnu::cold]] void end_step(std::int64_t step) override {
     for (auto const& block : of_.store.owned()) {
@@ -65,11 +65,11 @@ class step_trace final : public execution::value_trace {
   template <class Calls>
   step_trace(Trainer& trainer, std::string const& path, Calls const&)
       : base(path, facts_of(trainer, path), trainer.of_.gather_numbers()), of_(trainer.of_) {
-    of_.recorder = this;
+    of_.step_watch = &watch_;
   }
   static base::facts facts_of(Trainer& trainer, std::string const& path) {
     auto& rank = trainer.of_.rank;
-    if (trainer.of_.recorder != nullptr)
+    if (trainer.of_.step_watch != nullptr)
       throw input_error(
           {"step_trace '", path, "': another step_trace traces this trainer; destroy it first"});
     return {planning::ir_of<plan>,
@@ -91,6 +91,7 @@ class step_trace final : public execution::value_trace {
   }
 
   typename Trainer::parts_type& of_;
+  execution::forward_watch watch_{.recorder = this};
 };
 
 }  // namespace plait::ext

@@ -111,7 +111,6 @@ constexpr void deal_parameters(parameter_layout& layout, parameters_to_deal cons
           begin = layout.buckets[b].elements.offset;
       base = begin;
     }
-  layout.gradient_base = layout.parameter_base;
   for (int e = 0; e < all.entries.size(); ++e) {
     auto& at = layout.entries[std::size_t(e)];
     if (at.is_tied) at.accumulator += moved;

@@ -144,6 +144,8 @@ class stage_executor : public stage_items<Job, Rank> {
   using frame_type = step_frame<typename base::setting>;
   using batch_type = device_batch<typename Rank::device_type::memory>;
   static constexpr int all_items = plan::code.items.size();
+  /// True if the inputs of the model are tokens; only these have documents.
+  static constexpr bool takes_tokens = plan::tree.leaves[0].input().kind == value_kind::tokens;
 
   /// `where`: the arenas. The arena of activations has the size that `plan::arena_for` returns;
   /// other programs may use it between runs. `passes`: the passes of the stage on the microbatches
@@ -264,7 +266,8 @@ class stage_executor : public stage_items<Job, Rank> {
     pass.loss.weights = batch.weights_of(m);
     if (pass.loss.data != nullptr) pass.loss.data += with.loss_stride * (batch.first_slice + m);
     pass.context.microbatch = m;
-    pass.context.document_positions = batch.document_positions_of(m);
+    if constexpr (takes_tokens)
+      pass.context.document_positions = batch.document_positions + batch.document_stride * m;
     pass.context.first_sample = batch.first_sample_of(m);
     if (batch.missing_samples > 0) {
       pass.loss.samples = batch.samples;

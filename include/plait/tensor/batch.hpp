@@ -94,6 +94,7 @@ struct device_batch {
   /// The position of each row within its document, for all microbatches; null if each sample is one
   /// document.
   std::int32_t* document_positions = nullptr;
+  std::int64_t document_stride = 0;  ///< rows of a microbatch; 0 if each sample is one document
   // Copies of the batch in host memory.
   void const* host_inputs = nullptr;
   void const* host_targets = nullptr;
@@ -156,11 +157,6 @@ struct device_batch {
   }
   [[nodiscard]] double const* weights_of(int microbatch) const {
     return weights == nullptr ? nullptr : weights + rows() * static_cast<std::size_t>(microbatch);
-  }
-  [[nodiscard]] std::int32_t const* document_positions_of(int microbatch) const {
-    return document_positions == nullptr
-               ? nullptr
-               : document_positions + rows() * static_cast<std::size_t>(microbatch);
   }
 };
 

@@ -260,9 +260,8 @@ struct parameter_layout {
 
   lean_vector<entry_place> entries{};
   int units = 0;  ///< number of units of the model
-  /// The offset of a unit's part of a region, at index base_of(region, unit). There is one list for
-  /// parameters and one for gradients.
-  lean_vector<std::size_t> parameter_base{}, gradient_base{};
+  /// The offset of a unit's part of a region, at index base_of(region, unit).
+  lean_vector<std::size_t> parameter_base{};
   std::array<element_range, 2> regions{};
   lean_vector<bucket> buckets{};  ///< buckets of trained parameters, in order
   lean_vector<bucket> frozen_buckets{};
@@ -290,7 +289,7 @@ struct parameter_layout {
   [[nodiscard]] constexpr std::size_t gradient_offset(int entry, int unit) const {
     auto const& at = entries[std::size_t(entry)];
     if (at.is_tied) return at.accumulator;
-    return dealt.empty() ? gradient_base[base_of(at.region, unit)] + at.in_unit
+    return dealt.empty() ? parameter_base[base_of(at.region, unit)] + at.in_unit
                          : offset(entry, unit);
   }
   [[nodiscard]] constexpr std::size_t base_of(int region, int unit) const {
@@ -420,7 +419,6 @@ struct parameters_to_deal {
     if (is_frozen) out.frozen_count = next - begin;
     else out.regions[at(region)] = {begin, next - begin};
   }
-  out.gradient_base = out.parameter_base;
   lean_vector<int> owns_tied(at(out.units), 0);
   for (int e = 0; e < entries.size(); ++e) {
     auto const& entry = entries[e];

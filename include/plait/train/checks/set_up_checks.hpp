@@ -219,7 +219,6 @@ template <class Memory>
   add(batch.host_inputs, pieces * batch.input_stride_bytes);
   add(batch.host_targets, pieces * batch.target_stride_bytes);
   add(batch.host_weights, pieces * batch.rows() * sizeof(double));
-  add(batch.host_document_positions, pieces * batch.rows() * sizeof(std::int32_t));
   return out.value();
 }
 
