@@ -118,12 +118,11 @@ class trainer_on {
     caught_signal::ends_waits here(of_.options.stop != nullptr);
     auto with = of_.begin(batch, trainer_program::whole_step);
     auto& program = of_.executor.passes.program(trainer_program::whole_step);
-    forward_watch watch{.recorder = of_.recorder};
-    if (watch.recorder != nullptr) with.frame.watch = &watch;
+    with.frame.watch = of_.step_watch;
     // All conditions have the same value on all ranks. This is necessary, because a recorded
     // collective on one rank must not meet an unrecorded collective on another rank.
     if (of_.options.replay && batch.description != nullptr && batch.missing_samples == 0 &&
-        watch.recorder == nullptr)
+        of_.step_watch == nullptr)
       of_.rank.device().replay(of_.executor.passes.recorded(batch.description->number),
                                [&] { of_.executor.run(program, with); });
     else of_.executor.run(program, with);
@@ -132,7 +131,7 @@ class trainer_on {
     auto report = report_of<terms>(now, of_.held.step);
     report.waited = batch.waited;
     here.end();  // from here on, signals no longer end waits, because hooks may wait for files
-    if (watch.recorder != nullptr) watch.recorder->end_step(report.step);
+    if (of_.step_watch != nullptr) of_.step_watch->recorder->end_step(report.step);
     if (of_.options.on_not_finite == trainer_options::not_finite::stop &&
         !(std::isfinite(report.loss) && std::isfinite(report.gradient_norm)))
       of_.end_at_nan(batch, report);

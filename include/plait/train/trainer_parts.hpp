@@ -292,7 +292,7 @@ class trainer_parts {
                                 work_between_steps, generation_type, signal_votes>;
   hooks_type hooks{averaged, followed_, side_work, generation_, signals_};
   trainer_executor<Job, Rank, Optimizer, hooks_type> executor;
-  value_recorder* recorder = nullptr;  ///< gets the values of each step; null: none
+  forward_watch* step_watch = nullptr;  ///< shows the values of each step; null: none
 
  private:
   /// Returns the name of the trainer, with which messages begin.
