@@ -132,6 +132,7 @@ class batch_range {
   [[nodiscard]] int microbatches() const { return batch_.microbatches; }
   [[nodiscard]] std::size_t sequence_length() const { return batch_.sequence; }
   [[nodiscard]] bool has_weights() const { return batch_.weights != nullptr; }
+  [[nodiscard]] bool has_documents() const { return batch_.document_positions != nullptr; }
 
   /// Returns the number of bytes of host memory that this rank needs in addition to the data set.
   [[nodiscard]] std::size_t host_bytes() const;

@@ -124,11 +124,12 @@ constexpr std::size_t batch_bytes(workload const& load) {
   auto const& leaves = Plan::tree.leaves;
   auto const& last = leaves[leaves.size() - 1];
   bool const has_targets = last.is_loss && last.input_count > 1;
-  std::size_t const bytes =
+  std::size_t const rows = std::size_t(load.microbatches) * load.rows;
+  std::size_t bytes =
       aligned(bytes_of(leaves[0].input())) + (has_targets ? bytes_of(last.inputs[1]) : 0);
-  return load.sample_weights
-             ? aligned(bytes) + std::size_t(load.microbatches) * load.rows * sizeof(double)
-             : bytes;
+  if (load.sample_weights) bytes = aligned(bytes) + rows * sizeof(double);
+  if (load.documents) bytes = aligned(bytes) + rows * sizeof(std::int32_t);
+  return bytes;
 }
 
 /// The offsets, in bytes, of a trainer's tables of numbers: numbers of a step, numbers of its

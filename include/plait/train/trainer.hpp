@@ -310,6 +310,7 @@ class trainer_on {
                                          .state_bytes = state_bytes_of<Optimizer>(),
                                          .optimizer_scratch = of_.executor.scratch_bytes(),
                                          .sample_weights = all.has_weights(),
+                                         .documents = all.has_documents(),
                                          .averages = of_.options.average > 0,
                                          .gradient_norm = needs_norm(of_.options),
                                          .stops = of_.hooks.gives_votes(),

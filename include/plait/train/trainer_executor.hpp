@@ -121,8 +121,12 @@ class trainer_executor {
   }
 
   /// Uploads the numbers of the next step, with the label counts of the batch. `step`: the number
-  /// of the step; `oldest`: the oldest age of the optimizer's states.
-  void upload(batch_type const& batch, numbers_type now, std::int64_t step, std::int64_t oldest) {
+  /// of the step; `skipped`: the number of steps whose update was left out; `oldest`: the oldest
+  /// age of the optimizer's states.
+  void upload(batch_type const& batch, std::int64_t step, std::uint32_t skipped,
+              std::int64_t oldest) {
+    numbers_type now;
+    now.skipped = skipped;
     now.step = static_cast<std::uint32_t>(step);
     now.optimizer = rule_.numbers_of(oldest, rate_at(options_, step));
     now.stop = hooks_.votes();

@@ -115,17 +115,17 @@ class trainer_parts {
     if (rank.world_size() > 1)
       compare_trainers(gather_numbers(), numbers_to_compare<plan>(rank.grid()), number_, rule,
                        options, rank.device().kind());
-    generation_.meet(
-        gather_numbers(),
-        {.optimizer_states = Optimizer::states,
-         .state_bytes = state_bytes_of<Optimizer>(),
-         .averages = options.average > 0},
-        name(),
-        [this](numbers const& last) { executor.catch_up(last, held.step, held.ages.oldest()); },
-        [this] { start(); });
-    if constexpr (plan::is_elastic)
-      executor.lay_out_updates(
-          held.ages);  // this rank may have received its ages from another rank
+    if constexpr (plan::is_elastic) {
+      generation_.meet(
+          gather_numbers(),
+          {.optimizer_states = Optimizer::states,
+           .state_bytes = state_bytes_of<Optimizer>(),
+           .averages = options.average > 0},
+          name(),
+          [this](numbers const& last) { executor.catch_up(last, held.step, held.ages.oldest()); },
+          [this] { start(); });
+      executor.lay_out_updates(held.ages);  // this rank may have received ages from another rank
+    }
   }
 
   /// Computes the loss of a batch and, on the ranks that measure, calls each(row, outputs) for each
@@ -210,7 +210,7 @@ class trainer_parts {
     else averaged.gather_parameters();
     auto& ready = passes_for(batch, trains);
     if (trains) held.is_ready = false;
-    executor.upload(batch, {.skipped = held.last.skipped}, held.step, held.ages.oldest());
+    executor.upload(batch, held.step, held.last.skipped, held.ages.oldest());
     return executor.frame_of(ready, batch, context_for(batch, trains),
                              what == trainer_program::whole_step);
   }

@@ -32,6 +32,7 @@ struct workload {
   /// Bytes of the scratch memory of an optimizer that updates whole matrices, see ext::muon.
   std::size_t optimizer_scratch = 0;
   bool sample_weights = false;  ///< true if samples have weights
+  bool documents = false;       ///< true if samples consist of several documents
   bool averages = false;        ///< true if weights are averaged over steps
   /// True if gradients are clipped, or steps that are not finite are skipped.
   bool gradient_norm = false;
