@@ -189,6 +189,29 @@ TEST(PackedDocuments, EqualDocumentsOneByOneInAnyOrderOfEvents) {
     expect_equal(right, outcome_of<job<cut>>(packed(), 2, simulated{.seed = seed}), "pp2.tp2");
 }
 
+// A batch has inputs, targets and positions, one after the other.
+TEST(PackedDocuments, TakeTheMemoryOfThePlan) {
+  using plan = job<serial>::plan_type;
+  constexpr auto bytes = [](bool documents) {
+    return plan::memory(0,
+                        {.rows = samples / 2 * length, .microbatches = 2, .documents = documents})
+        .batches;
+  };
+  static_assert(bytes(true) == planning::aligned(bytes(false)) + samples * length * 4);
+  plait::launch<job<serial>>(threads{}, [&](auto& rank) {
+    auto const data = packed();
+    auto all = plait::batches(data, global_batch<samples>{}, rank, {.microbatches = 2});
+    auto const batch = all.at(0);
+    auto const* const end =
+        reinterpret_cast<std::byte const*>(batch.document_positions + samples * length);
+    EXPECT_EQ(static_cast<std::size_t>(end - batch.inputs), bytes(true));
+    auto trainer = plait::trainer<job<serial>>(rank, plait::sgd{});
+    workload const load{
+        .rows = all.rows(), .microbatches = 2, .optimizer_states = 1, .documents = true};
+    EXPECT_EQ(trainer.planned_bytes(all), plan::bytes_per_rank(load));
+  });
+}
+
 /// The packed samples, each as one document.
 struct unnumbered {
   using concept_tag = dataset_tag;
