@@ -12,9 +12,9 @@
 
 namespace {
 
-using plait::detail::groups_of;
-using plait::detail::least_memory;
-using plait::detail::least_quota;
+using plait::detail::doctor::groups_of;
+using plait::detail::doctor::least_memory;
+using plait::detail::doctor::least_quota;
 using plait::ext::no_limit;
 
 using folders = std::vector<std::string>;
@@ -122,7 +122,7 @@ TEST(ControlGroups, SayWhatIsWrong) {
 }
 
 TEST(ControlGroups, OfMountsWithBlanksAreRead) {
-  auto const mounts = plait::detail::mounts_in(
+  auto const mounts = plait::detail::doctor::mounts_in(
       "1 2 3:4 /a\\040b /c\\134d rw shared:1 - cgroup2 none rw\n\n5 6 7:8 / /x\\ rw - t s\n", "/p");
   ASSERT_TRUE(mounts.is_known()) << mounts.problem();
   ASSERT_EQ(mounts.value().size(), 2u);

@@ -91,7 +91,7 @@ TEST(SystemFiles, ReadsThisMachine) {
 }
 
 TEST(SystemFiles, ReadsListsOfProcessors) {
-  using plait::detail::cpu_list;
+  using plait::detail::doctor::cpu_list;
   using list = std::vector<int>;
   EXPECT_EQ(cpu_list("0-3,8", "/p").value(), (list{0, 1, 2, 3, 8}));
   EXPECT_EQ(cpu_list("8,0-1,1-2\n", "/p").value(), (list{0, 1, 2, 8}));
@@ -103,7 +103,7 @@ TEST(SystemFiles, ReadsListsOfProcessors) {
 }
 
 TEST(SystemFiles, ReadsKeysAndBytes) {
-  using plait::detail::bytes_of_key;
+  using plait::detail::doctor::bytes_of_key;
   reading<std::string> const text = std::string(
       "A:\t 12 kB\nB:3\nC: -1 kB\nD: 99999999999999999999 kB\nE: 18446744073709551615 kB\nF: 1 "
       "MB\n");

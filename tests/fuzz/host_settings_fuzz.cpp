@@ -19,7 +19,7 @@ using plait::ext::host_settings;
 
 // Reads the part of the settings that is in a file again; reading everything takes too long.
 void read_part(plait::ext::system_files const& files, std::string_view path, host_settings& out) {
-  namespace detail = plait::detail;
+  namespace detail = plait::detail::doctor;
   auto const is_in = [&](auto... folders) { return (path.starts_with(folders) || ...); };
   if (is_in("/proc/thread-self")) out.cpus = detail::read_affinity(files);
   if (is_in("/proc/thread-self", "/sys/devices/system/cpu"))

@@ -9,7 +9,7 @@
 #include "plait/core/namespaces.hpp"
 #include "plait/doctor/system_files.hpp"
 
-namespace plait::detail {
+namespace plait::detail::doctor {
 
 /// A line of /proc/self/mountinfo.
 struct mount {
@@ -46,7 +46,7 @@ struct least_limit {
 [[nodiscard]] [[gnu::cold]] reading<std::uint64_t> least_memory(system_files const& files,
                                                                 group_folders const& groups);
 
-}  // namespace plait::detail
+}  // namespace plait::detail::doctor
 
 #if PLAIT_HEADER_ONLY
 #include "plait/doctor/control_groups.ipp"

@@ -13,7 +13,7 @@
 #include "plait/core/concat.hpp"
 #include "plait/core/quote.hpp"
 
-namespace plait::detail {
+namespace plait::detail::doctor {
 
 // The kernel writes a blank, tab, end of line or '\' in a path as '\' and three octal digits.
 PLAIT_DECL std::string path_of_mount(std::string_view text) {
@@ -199,4 +199,4 @@ PLAIT_DECL reading<std::uint64_t> least_memory(system_files const& files,
   return out;
 }
 
-}  // namespace plait::detail
+}  // namespace plait::detail::doctor

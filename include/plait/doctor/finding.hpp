@@ -55,13 +55,13 @@ struct finding {
 
 }  // namespace plait::ext
 
-namespace plait::detail {
+namespace plait::detail::doctor {
 
 /// Returns a text as a JSON string, in quotes. Bytes that are not UTF-8 and characters that would
 /// change a terminal are written as visible escapes.
 [[nodiscard]] [[gnu::cold]] std::string json_string(std::string_view text);
 
-}  // namespace plait::detail
+}  // namespace plait::detail::doctor
 
 #if PLAIT_HEADER_ONLY
 #include "plait/doctor/finding.ipp"

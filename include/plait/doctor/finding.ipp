@@ -7,7 +7,7 @@
 #include "plait/core/quote.hpp"
 #include "plait/mesh/ranks_text.hpp"
 
-namespace plait::detail {
+namespace plait::detail::doctor {
 
 PLAIT_DECL std::string json_string(std::string_view text) {
   std::string out = "\"";
@@ -23,7 +23,7 @@ PLAIT_DECL std::string json_string(std::string_view text) {
   }
 }
 
-}  // namespace plait::detail
+}  // namespace plait::detail::doctor
 
 namespace plait::ext {
 
@@ -46,7 +46,7 @@ PLAIT_DECL std::string finding::text() const {
 }
 
 PLAIT_DECL std::string finding::json() const {
-  using detail::json_string;
+  using detail::doctor::json_string;
   std::string numbers;
   for (int const rank : ranks) numbers += concat({numbers.empty() ? "" : ", ", rank});
   return concat({"{\"id\": ", json_string(id), ", \"severity\": ", json_string(to_string(severity)),

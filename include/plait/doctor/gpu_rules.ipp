@@ -14,7 +14,7 @@
 #include "plait/doctor/rule_parts.hpp"
 #include "plait/mesh/ranks_text.hpp"
 
-namespace plait::detail {
+namespace plait::detail::doctor {
 
 // Asks `rule` for each rank with a GPU, with the device's settings.
 PLAIT_DECL std::vector<finding> of_each_gpu(
@@ -65,20 +65,21 @@ PLAIT_DECL finding access_of_pair(host_settings const& a, host_settings const& b
                               "turn off ACS in the BIOS"});
 }
 
-}  // namespace plait::detail
+}  // namespace plait::detail::doctor
 
 namespace plait::ext::setting_rules {
 
 PLAIT_DECL std::vector<finding> gpu_peers(std::vector<host_settings> const& all) {
-  auto out = detail::of_each_gpu(all, "gpu-peers", "access to the memory of other GPUs",
-                                 [](auto const&, auto const&) { return detail::finding_words{}; });
-  for (auto const& ranks : detail::by_host(all)) {
+  auto out = detail::doctor::of_each_gpu(
+      all, "gpu-peers", "access to the memory of other GPUs",
+      [](auto const&, auto const&) { return detail::doctor::finding_words{}; });
+  for (auto const& ranks : detail::doctor::by_host(all)) {
     for (std::size_t i = 0; i < ranks.size(); ++i) {
       for (std::size_t j = i + 1; j < ranks.size(); ++j) {
         auto const &a = *ranks[i], &b = *ranks[j];
         if (!a.uses_gpu || !b.uses_gpu || !a.gpu.is_known() || !b.gpu.is_known()) continue;
         if (a.gpu.value().uuid == b.gpu.value().uuid) continue;
-        auto found = detail::access_of_pair(a, b, "gpu-peers");
+        auto found = detail::doctor::access_of_pair(a, b, "gpu-peers");
         if (!found.id.empty()) out.push_back(std::move(found));
       }
     }
@@ -88,14 +89,16 @@ PLAIT_DECL std::vector<finding> gpu_peers(std::vector<host_settings> const& all)
 
 PLAIT_DECL std::vector<finding> gpu_lanes(std::vector<host_settings> const& all) {
   constexpr auto what = "lanes of the GPU's link";
-  return detail::of_each_gpu(
-      all, "gpu-lanes", what, [](gpu_settings const& gpu, auto const&) -> detail::finding_words {
-        if (!gpu.lanes.is_known()) return detail::finding_words::unread(what, gpu.lanes.problem());
+  return detail::doctor::of_each_gpu(
+      all, "gpu-lanes", what,
+      [](gpu_settings const& gpu, auto const&) -> detail::doctor::finding_words {
+        if (!gpu.lanes.is_known())
+          return detail::doctor::finding_words::unread(what, gpu.lanes.problem());
         if (!gpu.most_lanes.is_known())
-          return detail::finding_words::unread(what, gpu.most_lanes.problem());
+          return detail::doctor::finding_words::unread(what, gpu.most_lanes.problem());
         if (gpu.lanes.value() >= gpu.most_lanes.value()) return {};
-        return {.measured = concat({"the PCI Express link of ", detail::name_of(gpu), " has ",
-                                    gpu.lanes.value(), " lanes"}),
+        return {.measured = concat({"the PCI Express link of ", detail::doctor::name_of(gpu),
+                                    " has ", gpu.lanes.value(), " lanes"}),
                 .expected = concat({gpu.most_lanes.value()}),
                 .what_to_do = "check that the card sits firmly, and the slot's lanes in the BIOS"};
       });
@@ -103,17 +106,17 @@ PLAIT_DECL std::vector<finding> gpu_lanes(std::vector<host_settings> const& all)
 
 PLAIT_DECL std::vector<finding> gpu_generation(std::vector<host_settings> const& all) {
   constexpr auto what = "generation of the GPU's link";
-  return detail::of_each_gpu(
+  return detail::doctor::of_each_gpu(
       all, "gpu-generation", what,
-      [](gpu_settings const& gpu, auto const&) -> detail::finding_words {
-        using words = detail::finding_words;
+      [](gpu_settings const& gpu, auto const&) -> detail::doctor::finding_words {
+        using words = detail::doctor::finding_words;
         if (!gpu.generation.is_known()) return words::unread(what, gpu.generation.problem());
         if (!gpu.most_generation.is_known())
           return words::unread(what, gpu.most_generation.problem());
         if (gpu.generation.value() >= gpu.most_generation.value()) return {};
         bool const may_be_idle = !gpu.clock_causes.is_known() ||
                                  (gpu.clock_causes.value() & gpu_clock_causes::idle) != 0;
-        return {.measured = concat({"the PCI Express link of ", detail::name_of(gpu),
+        return {.measured = concat({"the PCI Express link of ", detail::doctor::name_of(gpu),
                                     " is of generation ", gpu.generation.value(),
                                     may_be_idle ? ", and the device may be idle" : ""}),
                 .expected = concat({"generation ", gpu.most_generation.value()}),
@@ -125,10 +128,11 @@ PLAIT_DECL std::vector<finding> gpu_generation(std::vector<host_settings> const&
 
 PLAIT_DECL std::vector<finding> gpu_clock(std::vector<host_settings> const& all) {
   constexpr auto what = "causes of a lower clock of the GPU";
-  return detail::of_each_gpu(
-      all, "gpu-clock", what, [](gpu_settings const& gpu, auto const&) -> detail::finding_words {
+  return detail::doctor::of_each_gpu(
+      all, "gpu-clock", what,
+      [](gpu_settings const& gpu, auto const&) -> detail::doctor::finding_words {
         if (!gpu.clock_causes.is_known())
-          return detail::finding_words::unread(what, gpu.clock_causes.problem());
+          return detail::doctor::finding_words::unread(what, gpu.clock_causes.problem());
         namespace causes = gpu_clock_causes;
         struct cause {
           std::uint64_t bit;
@@ -162,7 +166,8 @@ PLAIT_DECL std::vector<finding> gpu_clock(std::vector<host_settings> const& all)
           if (first == nullptr) first = &each;
         }
         if (first == nullptr) return {};
-        return {.measured = concat({"the clock of ", detail::name_of(gpu), " is lowered: ", texts}),
+        return {.measured =
+                    concat({"the clock of ", detail::doctor::name_of(gpu), " is lowered: ", texts}),
                 .expected = "the full clock",
                 .what_to_do = first->what_to_do,
                 .severity = first->severity};
@@ -171,11 +176,12 @@ PLAIT_DECL std::vector<finding> gpu_clock(std::vector<host_settings> const& all)
 
 PLAIT_DECL std::vector<finding> gpu_errors(std::vector<host_settings> const& all) {
   constexpr auto what = "memory errors (ECC) of the GPU";
-  return detail::of_each_gpu(
-      all, "gpu-errors", what, [](gpu_settings const& gpu, auto const&) -> detail::finding_words {
-        using words = detail::finding_words;
+  return detail::doctor::of_each_gpu(
+      all, "gpu-errors", what,
+      [](gpu_settings const& gpu, auto const&) -> detail::doctor::finding_words {
+        using words = detail::doctor::finding_words;
         auto const text = [&](std::uint64_t count, char const* kind) {
-          return concat({detail::name_of(gpu), " had ", count, " ", kind,
+          return concat({detail::doctor::name_of(gpu), " had ", count, " ", kind,
                          count == 1 ? " error of memory" : " errors of memory",
                          " since its driver was loaded"});
         };
@@ -199,13 +205,13 @@ PLAIT_DECL std::vector<finding> gpu_errors(std::vector<host_settings> const& all
 
 PLAIT_DECL std::vector<finding> gpu_instances(std::vector<host_settings> const& all) {
   constexpr auto what = "instances (MIG) of the GPU";
-  return detail::of_each_gpu(
+  return detail::doctor::of_each_gpu(
       all, "gpu-instances", what,
-      [](gpu_settings const& gpu, auto const&) -> detail::finding_words {
+      [](gpu_settings const& gpu, auto const&) -> detail::doctor::finding_words {
         if (!gpu.is_cut.is_known())
-          return detail::finding_words::unread(what, gpu.is_cut.problem());
+          return detail::doctor::finding_words::unread(what, gpu.is_cut.problem());
         if (gpu.is_cut.value() == 0) return {};
-        return {.measured = concat({detail::name_of(gpu), " is cut into instances (MIG)"}),
+        return {.measured = concat({detail::doctor::name_of(gpu), " is cut into instances (MIG)"}),
                 .expected = "a whole GPU",
                 .what_to_do =
                     "turn MIG off (`nvidia-smi -mig 0` as root), or expect the speed of an "
@@ -215,11 +221,11 @@ PLAIT_DECL std::vector<finding> gpu_instances(std::vector<host_settings> const& 
 
 PLAIT_DECL std::vector<finding> gpu_memory(std::vector<host_settings> const& all) {
   constexpr auto what = "memory of the GPU in use";
-  return detail::of_each_gpu(
+  return detail::doctor::of_each_gpu(
       all, "gpu-memory", what,
-      [&](gpu_settings const& gpu, host_settings const& of) -> detail::finding_words {
+      [&](gpu_settings const& gpu, host_settings const& of) -> detail::doctor::finding_words {
         if (!gpu.processes.is_known())
-          return detail::finding_words::unread(what, gpu.processes.problem());
+          return detail::doctor::finding_words::unread(what, gpu.processes.problem());
         std::uint64_t bytes = 0;
         std::string others;
         for (auto const& each : gpu.processes.value()) {
@@ -232,15 +238,17 @@ PLAIT_DECL std::vector<finding> gpu_memory(std::vector<host_settings> const& all
         }
         if (others.empty()) return {};
         return {.measured = concat({"other processes (", others, ") use ",
-                                    detail::bytes_text(bytes), " of ", detail::name_of(gpu)}),
+                                    detail::doctor::bytes_text(bytes), " of ",
+                                    detail::doctor::name_of(gpu)}),
                 .expected = "no other process",
                 .what_to_do = "end them, or use another GPU (CUDA_VISIBLE_DEVICES)"};
       });
 }
 
 PLAIT_DECL std::vector<finding> gpu_shared(std::vector<host_settings> const& all) {
-  auto out = detail::of_each_gpu(all, "gpu-shared", "device of the rank",
-                                 [](auto const&, auto const&) { return detail::finding_words{}; });
+  auto out = detail::doctor::of_each_gpu(
+      all, "gpu-shared", "device of the rank",
+      [](auto const&, auto const&) { return detail::doctor::finding_words{}; });
   std::vector<char> is_done(all.size(), 0);
   for (std::size_t i = 0; i < all.size(); ++i) {
     if (!all[i].uses_gpu || !all[i].gpu.is_known() || is_done[i] != 0) continue;
@@ -252,9 +260,10 @@ PLAIT_DECL std::vector<finding> gpu_shared(std::vector<host_settings> const& all
       is_done[j] = 1;
     }
     if (together.size() < 2) continue;
-    out.push_back(detail::about(
+    out.push_back(detail::doctor::about(
         together, "gpu-shared",
-        {.measured = concat({together.size(), " ranks use ", detail::name_of(all[i].gpu.value())}),
+        {.measured =
+             concat({together.size(), " ranks use ", detail::doctor::name_of(all[i].gpu.value())}),
          .expected = "a GPU for each rank",
          .what_to_do = "start as many ranks on a host as it has GPUs, and let each rank choose its "
                        "own; NCCL refuses two ranks on one GPU",
@@ -265,13 +274,14 @@ PLAIT_DECL std::vector<finding> gpu_shared(std::vector<host_settings> const& all
 
 PLAIT_DECL std::vector<finding> gpu_persistence(std::vector<host_settings> const& all) {
   constexpr auto what = "persistence mode of the GPU";
-  return detail::of_each_gpu(
+  return detail::doctor::of_each_gpu(
       all, "gpu-persistence", what,
-      [](gpu_settings const& gpu, auto const&) -> detail::finding_words {
+      [](gpu_settings const& gpu, auto const&) -> detail::doctor::finding_words {
         if (!gpu.is_persistent.is_known())
-          return detail::finding_words::unread(what, gpu.is_persistent.problem());
+          return detail::doctor::finding_words::unread(what, gpu.is_persistent.problem());
         if (gpu.is_persistent.value() != 0) return {};
-        return {.measured = concat({"the persistence mode of ", detail::name_of(gpu), " is off"}),
+        return {.measured =
+                    concat({"the persistence mode of ", detail::doctor::name_of(gpu), " is off"}),
                 .expected = "on",
                 .what_to_do = "start nvidia-persistenced, so that programs start faster",
                 .severity = finding_severity::note};

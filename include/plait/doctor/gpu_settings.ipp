@@ -14,7 +14,7 @@
 #include "plait/core/concat.hpp"
 #include "plait/core/quote.hpp"
 
-namespace plait::detail {
+namespace plait::detail::doctor {
 
 struct nvml_device_state;
 using nvml_device = nvml_device_state*;
@@ -208,16 +208,16 @@ PLAIT_DECL reading<std::vector<gpu_peer>> nvml_peers(nvml_library const& nvml, n
   return out;
 }
 
-}  // namespace plait::detail
+}  // namespace plait::detail::doctor
 
 namespace plait::ext {
 
 PLAIT_DECL reading<gpu_settings> read_gpu(std::string const& bus, std::string const& library) {
   using result = reading<gpu_settings>;
-  detail::nvml_library const nvml(library);
+  detail::doctor::nvml_library const nvml(library);
   if (!nvml.problem().empty()) return result::unknown(nvml.problem());
   auto const& call = nvml.call;
-  detail::nvml_device device = nullptr;
+  detail::doctor::nvml_device device = nullptr;
   if (int const code = call.by_bus(bus.c_str(), &device); code != 0)
     return result::unknown(
         concat({"there is no GPU at ", detail::in_quotes(bus), ": ", nvml.error_text(code)}));
@@ -239,10 +239,10 @@ PLAIT_DECL reading<gpu_settings> read_gpu(std::string const& bus, std::string co
       nvml.number<unsigned long long>(call.errors, device, corrected, since_load);
   out.uncorrected_errors =
       nvml.number<unsigned long long>(call.errors, device, uncorrected, since_load);
-  out.is_cut = detail::nvml_is_cut(nvml, device);
+  out.is_cut = detail::doctor::nvml_is_cut(nvml, device);
   out.is_persistent = nvml.number<unsigned>(call.persistence, device);
-  out.processes = detail::nvml_processes(nvml, device);
-  out.peers = detail::nvml_peers(nvml, device, out.uuid);
+  out.processes = detail::doctor::nvml_processes(nvml, device);
+  out.peers = detail::doctor::nvml_peers(nvml, device, out.uuid);
   return out;
 }
 

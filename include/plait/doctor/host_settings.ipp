@@ -17,7 +17,7 @@
 #include "plait/doctor/control_groups.hpp"
 #include "plait/version.hpp"
 
-namespace plait::detail {
+namespace plait::detail::doctor {
 
 PLAIT_DECL reading<std::vector<int>> read_affinity(system_files const& files) {
   using result = reading<std::vector<int>>;
@@ -298,25 +298,26 @@ PLAIT_DECL void subtract(reading<std::uint64_t>& now, reading<std::uint64_t> con
   else now = now.value() - earlier.value();
 }
 
-}  // namespace plait::detail
+}  // namespace plait::detail::doctor
 
 namespace plait::ext {
 
 PLAIT_DECL void host_settings::count_from(host_settings const& earlier) {
-  detail::subtract(ticks, earlier.ticks);
-  detail::subtract(stolen_ticks, earlier.stolen_ticks);
+  detail::doctor::subtract(ticks, earlier.ticks);
+  detail::doctor::subtract(stolen_ticks, earlier.stolen_ticks);
   if (!quota.is_known()) return;
   // A group that changed in between has counters of its own.
   if (!earlier.quota.is_known() || earlier.quota.value().group != quota.value().group) return;
-  detail::subtract(quota.value().periods, earlier.quota.value().periods);
-  detail::subtract(quota.value().throttled_periods, earlier.quota.value().throttled_periods);
+  detail::doctor::subtract(quota.value().periods, earlier.quota.value().periods);
+  detail::doctor::subtract(quota.value().throttled_periods,
+                           earlier.quota.value().throttled_periods);
 }
 
 PLAIT_DECL bool host_settings::has_flag(std::string_view flag) const {
   if (!processor_flags.is_known()) return false;
   std::string_view words = processor_flags.value();
   while (!words.empty())
-    if (detail::take_word(words) == flag) return true;
+    if (detail::doctor::take_word(words) == flag) return true;
   return false;
 }
 
@@ -326,16 +327,16 @@ PLAIT_DECL host_settings read_host_settings(system_files const& files,
   out.rank = request.rank;
   out.host = detail::escaped(request.host);
   out.process = static_cast<std::uint64_t>(::getpid());
-  out.cpus = detail::read_affinity(files);
-  out.quota = detail::read_quota(files);
-  out.governors = detail::read_governors(files, out.cpus);
-  detail::read_ticks(files, out);
-  detail::read_memory(files, out);
-  out.numa_nodes = detail::read_nodes(files);
+  out.cpus = detail::doctor::read_affinity(files);
+  out.quota = detail::doctor::read_quota(files);
+  out.governors = detail::doctor::read_governors(files, out.cpus);
+  detail::doctor::read_ticks(files, out);
+  detail::doctor::read_memory(files, out);
+  out.numa_nodes = detail::doctor::read_nodes(files);
   // On a machine with one node all memory is on it, and some kernels have no numa_maps.
   if (!out.numa_nodes.is_known() || out.numa_nodes.value().size() > 1)
-    out.bytes_on_node = detail::read_bytes_on_node(files);
-  detail::read_processor(files, out);
+    out.bytes_on_node = detail::doctor::read_bytes_on_node(files);
+  detail::doctor::read_processor(files, out);
 
   out.blas_code = request.blas.code;
   out.blas_threads = request.blas.threads;
@@ -345,18 +346,18 @@ PLAIT_DECL host_settings read_host_settings(system_files const& files,
   out.mpi = request.mpi;
   out.nccl = request.nccl;
   out.cuda = request.cuda;
-  out.driver = detail::read_driver(files);
+  out.driver = detail::doctor::read_driver(files);
 
   struct timespec now{};
   if (::clock_gettime(CLOCK_REALTIME, &now) == 0)
     out.clock_s = static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
   out.shared_memory = files.space("/dev/shm");
-  out.most_open_files = detail::read_limit(files, "Max open files");
-  out.most_locked_bytes = detail::read_limit(files, "Max locked memory");
-  out.rdma_devices = detail::read_rdma_devices(files);
-  out.interfaces = detail::read_interfaces(files);
+  out.most_open_files = detail::doctor::read_limit(files, "Max open files");
+  out.most_locked_bytes = detail::doctor::read_limit(files, "Max locked memory");
+  out.rdma_devices = detail::doctor::read_rdma_devices(files);
+  out.interfaces = detail::doctor::read_interfaces(files);
   out.interface = request.interface.empty()
-                      ? detail::interface_of_default_route(files)
+                      ? detail::doctor::interface_of_default_route(files)
                       : reading<std::string>(detail::escaped(request.interface));
   out.uses_gpu = !request.gpu_bus.empty();
   if (out.uses_gpu) out.gpu = read_gpu(request.gpu_bus, request.nvml);

@@ -15,7 +15,7 @@
 #include "plait/doctor/rule_parts.hpp"
 #include "plait/mesh/ranks_text.hpp"
 
-namespace plait::detail {
+namespace plait::detail::doctor {
 
 // Returns the interface that a rank uses; null and a reason if it is unknown.
 PLAIT_DECL network_interface const* used_interface(host_settings const& of, std::string& problem) {
@@ -60,19 +60,20 @@ PLAIT_DECL std::vector<finding> unlike_interfaces(
                 });
 }
 
-}  // namespace plait::detail
+}  // namespace plait::detail::doctor
 
 namespace plait::ext::setting_rules {
 
 PLAIT_DECL std::vector<finding> unlike_plait(std::vector<host_settings> const& all) {
-  return detail::unlike(all, "unlike-plait", "version of plait",
-                        {.what_to_do = "build the program once, and start that file on all hosts",
-                         .severity = finding_severity::fails},
-                        [](host_settings const& of) { return of.plait; });
+  return detail::doctor::unlike(
+      all, "unlike-plait", "version of plait",
+      {.what_to_do = "build the program once, and start that file on all hosts",
+       .severity = finding_severity::fails},
+      [](host_settings const& of) { return of.plait; });
 }
 
 PLAIT_DECL std::vector<finding> unlike_build(std::vector<host_settings> const& all) {
-  return detail::unlike(
+  return detail::doctor::unlike(
       all, "unlike-build", "compiler and its flags",
       {.what_to_do = "build the program once, and start that file on all hosts, so that all ranks "
                      "compute the same bits"},
@@ -80,7 +81,7 @@ PLAIT_DECL std::vector<finding> unlike_build(std::vector<host_settings> const& a
 }
 
 PLAIT_DECL std::vector<finding> unlike_blas(std::vector<host_settings> const& all) {
-  return detail::unlike(
+  return detail::doctor::unlike(
       all, "unlike-blas", "library of matrix products",
       {.what_to_do = "install one version on all hosts, so that all ranks compute the same bits"},
       [](host_settings const& of) {
@@ -91,27 +92,27 @@ PLAIT_DECL std::vector<finding> unlike_blas(std::vector<host_settings> const& al
 }
 
 PLAIT_DECL std::vector<finding> unlike_mpi(std::vector<host_settings> const& all) {
-  return detail::unlike(
+  return detail::doctor::unlike(
       all, "unlike-mpi", "version of MPI",
       {.what_to_do = "install one version on all hosts", .severity = finding_severity::fails},
       [](host_settings const& of) { return of.mpi; });
 }
 
 PLAIT_DECL std::vector<finding> unlike_nccl(std::vector<host_settings> const& all) {
-  return detail::unlike(
+  return detail::doctor::unlike(
       all, "unlike-nccl", "version of NCCL",
       {.what_to_do = "install one version on all hosts", .severity = finding_severity::fails},
       [](host_settings const& of) { return of.nccl; });
 }
 
 PLAIT_DECL std::vector<finding> unlike_cuda(std::vector<host_settings> const& all) {
-  return detail::unlike(all, "unlike-cuda", "version of CUDA",
-                        {.what_to_do = "install one version on all hosts"},
-                        [](host_settings const& of) { return of.cuda; });
+  return detail::doctor::unlike(all, "unlike-cuda", "version of CUDA",
+                                {.what_to_do = "install one version on all hosts"},
+                                [](host_settings const& of) { return of.cuda; });
 }
 
 PLAIT_DECL std::vector<finding> unlike_driver(std::vector<host_settings> const& all) {
-  return detail::unlike(
+  return detail::doctor::unlike(
       all, "unlike-driver", "version of NVIDIA's driver",
       {.what_to_do = "install one version on all hosts"}, [](host_settings const& of) {
         return of.uses_gpu && of.gpu.is_known() && of.gpu.value().driver.is_known()
@@ -121,18 +122,18 @@ PLAIT_DECL std::vector<finding> unlike_driver(std::vector<host_settings> const& 
 }
 
 PLAIT_DECL std::vector<finding> unlike_clock(std::vector<host_settings> const& all) {
-  auto out = detail::of_each_rank(all, "unlike-clock", [](host_settings const& of) {
+  auto out = detail::doctor::of_each_rank(all, "unlike-clock", [](host_settings const& of) {
     if (!of.clock_s.is_known())
-      return detail::finding_words::unread("clock of the host", of.clock_s.problem());
-    if (std::isfinite(of.clock_s.value())) return detail::finding_words{};
-    return detail::finding_words::unread("clock of the host", "it is not a finite number");
+      return detail::doctor::finding_words::unread("clock of the host", of.clock_s.problem());
+    if (std::isfinite(of.clock_s.value())) return detail::doctor::finding_words{};
+    return detail::doctor::finding_words::unread("clock of the host", "it is not a finite number");
   });
   struct host_clock {
     std::vector<host_settings const*> of;
     double seconds = 0;
   };
   std::vector<host_clock> hosts;
-  for (auto const& ranks : detail::by_host(all)) {
+  for (auto const& ranks : detail::doctor::by_host(all)) {
     host_clock each;
     for (auto const* const of : ranks)
       if (of->clock_s.is_known() && std::isfinite(of->clock_s.value())) {
@@ -151,7 +152,7 @@ PLAIT_DECL std::vector<finding> unlike_clock(std::vector<host_settings> const& a
     if (std::abs(ahead) <= 1) continue;
     char text[48];
     std::snprintf(text, sizeof text, "%.3g s %s", std::abs(ahead), ahead > 0 ? "fast" : "slow");
-    out.push_back(detail::about(
+    out.push_back(detail::doctor::about(
         each.of, "unlike-clock",
         {.measured = concat({"the host's clock is ", text}),
          .expected = "within 1 s of the other hosts",
@@ -163,20 +164,21 @@ PLAIT_DECL std::vector<finding> unlike_clock(std::vector<host_settings> const& a
 
 PLAIT_DECL std::vector<finding> shared_memory(std::vector<host_settings> const& all) {
   constexpr std::uint64_t for_each_process = std::uint64_t{16} * 1024 * 1024;
-  auto const hosts = detail::by_host(all);
-  return detail::of_each_rank(all, "shared-memory", [&](host_settings const& of) {
+  auto const hosts = detail::doctor::by_host(all);
+  return detail::doctor::of_each_rank(all, "shared-memory", [&](host_settings const& of) {
     if (!of.shared_memory.is_known())
-      return detail::finding_words::unread("space of /dev/shm", of.shared_memory.problem());
+      return detail::doctor::finding_words::unread("space of /dev/shm", of.shared_memory.problem());
     auto const here = std::find_if(hosts.begin(), hosts.end(),
                                    [&](auto const& each) { return each[0]->host == of.host; });
-    auto const processes = detail::processes_of(*here);
+    auto const processes = detail::doctor::processes_of(*here);
     auto const needed = for_each_process * processes;
     auto const& space = of.shared_memory.value();
-    if (processes == 1 || space.free_bytes >= needed) return detail::finding_words{};
-    return detail::finding_words{
-        .measured = concat({"/dev/shm has ", detail::bytes_text(space.free_bytes), " free of ",
-                            detail::bytes_text(space.bytes), " for ", processes, " processes"}),
-        .expected = concat({"at least ", detail::bytes_text(needed)}),
+    if (processes == 1 || space.free_bytes >= needed) return detail::doctor::finding_words{};
+    return detail::doctor::finding_words{
+        .measured =
+            concat({"/dev/shm has ", detail::doctor::bytes_text(space.free_bytes), " free of ",
+                    detail::doctor::bytes_text(space.bytes), " for ", processes, " processes"}),
+        .expected = concat({"at least ", detail::doctor::bytes_text(needed)}),
         .what_to_do =
             "start the container with more, for example `docker run --shm-size=1g`, or "
             "remove files that ended jobs left in /dev/shm",
@@ -185,13 +187,14 @@ PLAIT_DECL std::vector<finding> shared_memory(std::vector<host_settings> const& 
 }
 
 PLAIT_DECL std::vector<finding> loopback(std::vector<host_settings> const& all) {
-  if (!detail::are_on_several_hosts(all)) return {};
-  return detail::of_each_rank(all, "loopback", [](host_settings const& of) {
+  if (!detail::doctor::are_on_several_hosts(all)) return {};
+  return detail::doctor::of_each_rank(all, "loopback", [](host_settings const& of) {
     std::string problem;
-    auto const* const used = detail::used_interface(of, problem);
-    if (used == nullptr) return detail::finding_words::unread("interface of the job", problem);
-    if (!used->is_loopback) return detail::finding_words{};
-    return detail::finding_words{
+    auto const* const used = detail::doctor::used_interface(of, problem);
+    if (used == nullptr)
+      return detail::doctor::finding_words::unread("interface of the job", problem);
+    if (!used->is_loopback) return detail::doctor::finding_words{};
+    return detail::doctor::finding_words{
         .measured = concat({"the job uses the loopback interface ", detail::in_quotes(used->name)}),
         .expected = "an interface that other hosts can reach",
         .what_to_do =
@@ -202,7 +205,7 @@ PLAIT_DECL std::vector<finding> loopback(std::vector<host_settings> const& all) 
 }
 
 PLAIT_DECL std::vector<finding> unlike_mtu(std::vector<host_settings> const& all) {
-  return detail::unlike_interfaces(
+  return detail::doctor::unlike_interfaces(
       all, "unlike-mtu", "size of packets (MTU)",
       "set one MTU on all hosts and switches, for example `ip link set dev eth0 mtu 9000`",
       [](network_interface const& of) {
@@ -212,7 +215,7 @@ PLAIT_DECL std::vector<finding> unlike_mtu(std::vector<host_settings> const& all
 }
 
 PLAIT_DECL std::vector<finding> unlike_speed(std::vector<host_settings> const& all) {
-  return detail::unlike_interfaces(
+  return detail::doctor::unlike_interfaces(
       all, "unlike-speed", "speed of the network interface",
       "check cable, port and the interface that the job uses; the slowest host limits all",
       [](network_interface const& of) {
@@ -223,13 +226,15 @@ PLAIT_DECL std::vector<finding> unlike_speed(std::vector<host_settings> const& a
 
 PLAIT_DECL std::vector<finding> open_files(std::vector<host_settings> const& all) {
   std::size_t processes = 0;
-  for (auto const& ranks : detail::by_host(all)) processes += detail::processes_of(ranks);
+  for (auto const& ranks : detail::doctor::by_host(all))
+    processes += detail::doctor::processes_of(ranks);
   std::uint64_t const needed = 128 + 8 * processes;
-  return detail::of_each_rank(all, "open-files", [&](host_settings const& of) {
+  return detail::doctor::of_each_rank(all, "open-files", [&](host_settings const& of) {
     if (!of.most_open_files.is_known())
-      return detail::finding_words::unread("limit of open files", of.most_open_files.problem());
-    if (of.most_open_files.value() >= needed) return detail::finding_words{};
-    return detail::finding_words{
+      return detail::doctor::finding_words::unread("limit of open files",
+                                                   of.most_open_files.problem());
+    if (of.most_open_files.value() >= needed) return detail::doctor::finding_words{};
+    return detail::doctor::finding_words{
         .measured = concat({"the process may open ", of.most_open_files.value(), " files"}),
         .expected = concat({"at least ", needed, " for ", processes, " processes"}),
         .what_to_do = "raise the limit, for example `ulimit -n 65536`",
@@ -238,19 +243,19 @@ PLAIT_DECL std::vector<finding> open_files(std::vector<host_settings> const& all
 }
 
 PLAIT_DECL std::vector<finding> locked_memory(std::vector<host_settings> const& all) {
-  return detail::of_each_rank(all, "locked-memory", [](host_settings const& of) {
+  return detail::doctor::of_each_rank(all, "locked-memory", [](host_settings const& of) {
     constexpr auto what = "limit of locked memory";
     if (!of.rdma_devices.is_known())
-      return detail::finding_words::unread(what, of.rdma_devices.problem());
-    if (of.rdma_devices.value().empty()) return detail::finding_words{};
+      return detail::doctor::finding_words::unread(what, of.rdma_devices.problem());
+    if (of.rdma_devices.value().empty()) return detail::doctor::finding_words{};
     if (!of.most_locked_bytes.is_known())
-      return detail::finding_words::unread(what, of.most_locked_bytes.problem());
-    if (of.most_locked_bytes.value() == no_limit) return detail::finding_words{};
-    return detail::finding_words{
-        .measured =
-            concat({"the process may lock ", detail::bytes_text(of.most_locked_bytes.value()),
-                    " of memory, and the host has the RDMA device ",
-                    detail::in_quotes(of.rdma_devices.value().front())}),
+      return detail::doctor::finding_words::unread(what, of.most_locked_bytes.problem());
+    if (of.most_locked_bytes.value() == no_limit) return detail::doctor::finding_words{};
+    return detail::doctor::finding_words{
+        .measured = concat({"the process may lock ",
+                            detail::doctor::bytes_text(of.most_locked_bytes.value()),
+                            " of memory, and the host has the RDMA device ",
+                            detail::in_quotes(of.rdma_devices.value().front())}),
         .expected = "no limit",
         .what_to_do = "set `ulimit -l unlimited`, in the unit of the job manager, too",
         .severity = finding_severity::fails};

@@ -51,7 +51,7 @@ namespace plait::ext::setting_rules {
 
 }  // namespace plait::ext::setting_rules
 
-namespace plait::detail {
+namespace plait::detail::doctor {
 
 // Returns the code that OpenBLAS should run instead of the rank's code; "" for the same code. It is
 // here because .ipp files do not call functions of host_maths, which most often depend on the
@@ -65,7 +65,7 @@ namespace plait::detail {
   return host_maths::newer_openblas_code(of.blas_code.value().c_str(), features);
 }
 
-}  // namespace plait::detail
+}  // namespace plait::detail::doctor
 
 #if PLAIT_HEADER_ONLY
 #include "plait/doctor/processor_rules.ipp"

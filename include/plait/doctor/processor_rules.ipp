@@ -17,7 +17,7 @@
 #include "plait/doctor/rule_parts.hpp"
 #include "plait/mesh/ranks_text.hpp"
 
-namespace plait::detail {
+namespace plait::detail::doctor {
 
 /// Assigns processors to ranks of a host, each processor to one rank at most.
 class cpu_matching {
@@ -176,198 +176,213 @@ PLAIT_DECL std::vector<finding> threads_above_quota(all_settings const& all) {
   return out;
 }
 
-}  // namespace plait::detail
+}  // namespace plait::detail::doctor
 
 namespace plait::ext::setting_rules {
 
-using detail::finding_words;
+using detail::doctor::finding_words;
 using severity = finding_severity;
 
 PLAIT_DECL std::vector<finding> blas_code(std::vector<host_settings> const& all) {
-  return detail::of_each_rank(all, "blas-code", [](host_settings const& of) -> finding_words {
-    constexpr auto what = "code of matrix products";
-    if (!of.blas_code.is_known()) return finding_words::unread(what, of.blas_code.problem());
-    if (!of.processor_flags.is_known())
-      return finding_words::unread(what, of.processor_flags.problem());
-    auto const better = detail::better_openblas_code(of);
-    if (better.empty()) return {};
-    return {.measured = concat({"OpenBLAS runs its code for ",
+  return detail::doctor::of_each_rank(
+      all, "blas-code", [](host_settings const& of) -> finding_words {
+        constexpr auto what = "code of matrix products";
+        if (!of.blas_code.is_known()) return finding_words::unread(what, of.blas_code.problem());
+        if (!of.processor_flags.is_known())
+          return finding_words::unread(what, of.processor_flags.problem());
+        auto const better = detail::doctor::better_openblas_code(of);
+        if (better.empty()) return {};
+        return {
+            .measured = concat({"OpenBLAS runs its code for ",
                                 detail::in_quotes(of.blas_code.value()), " on the processor ",
                                 of.processor.is_known() ? detail::in_quotes(of.processor.value())
                                                         : "of this host"}),
             .expected = concat({"its code for ", better}),
             .what_to_do = concat({"set OPENBLAS_CORETYPE=", better,
                                   ", or install an OpenBLAS that knows this processor"})};
-  });
+      });
 }
 
 PLAIT_DECL std::vector<finding> blas_threads(std::vector<host_settings> const& all) {
-  auto out = detail::of_each_rank(all, "blas-threads", [](host_settings const& of) {
+  auto out = detail::doctor::of_each_rank(all, "blas-threads", [](host_settings const& of) {
     constexpr auto what = "threads of matrix products";
     if (!of.blas_threads.is_known()) return finding_words::unread(what, of.blas_threads.problem());
     if (!of.cpus.is_known()) return finding_words::unread(what, of.cpus.problem());
     if (!of.quota.is_known()) return finding_words::unread(what, of.quota.problem());
     return finding_words{};
   });
-  for (auto const& found :
-       detail::cpu_shortages(all, [](host_settings const& of) { return detail::threads_of(of); })) {
+  for (auto const& found : detail::doctor::cpu_shortages(
+           all, [](host_settings const& of) { return detail::doctor::threads_of(of); })) {
     // If each rank has one thread, the rule shared_cpu finds them.
-    if (detail::threads_of(found.of) == found.of.size()) continue;
-    out.push_back(
-        detail::about(found.of, "blas-threads",
-                      {.measured = concat({detail::ranks_and_threads(found.of), " may use ",
-                                           detail::cpus_text(found.cpus), " only"}),
-                       .expected = concat({"at most ", found.cpus.size(),
-                                           found.cpus.size() == 1 ? " thread" : " threads"}),
-                       .what_to_do = "set OPENBLAS_NUM_THREADS=1, or bind ranks to more cpus"}));
+    if (detail::doctor::threads_of(found.of) == found.of.size()) continue;
+    out.push_back(detail::doctor::about(
+        found.of, "blas-threads",
+        {.measured = concat({detail::doctor::ranks_and_threads(found.of), " may use ",
+                             detail::doctor::cpus_text(found.cpus), " only"}),
+         .expected = concat(
+             {"at most ", found.cpus.size(), found.cpus.size() == 1 ? " thread" : " threads"}),
+         .what_to_do = "set OPENBLAS_NUM_THREADS=1, or bind ranks to more cpus"}));
   }
-  detail::append(out, detail::threads_above_quota(all));
+  detail::doctor::append(out, detail::doctor::threads_above_quota(all));
   return out;
 }
 
 PLAIT_DECL std::vector<finding> shared_cpu(std::vector<host_settings> const& all) {
-  auto out = detail::of_each_rank(all, "shared-cpu", [](host_settings const& of) {
+  auto out = detail::doctor::of_each_rank(all, "shared-cpu", [](host_settings const& of) {
     return of.cpus.is_known() ? finding_words{}
                               : finding_words::unread("cpus of a rank", of.cpus.problem());
   });
   for (auto const& found :
-       detail::cpu_shortages(all, [](host_settings const&) { return std::uint64_t{1}; }))
-    out.push_back(detail::about(
+       detail::doctor::cpu_shortages(all, [](host_settings const&) { return std::uint64_t{1}; }))
+    out.push_back(detail::doctor::about(
         found.of, "shared-cpu",
-        {.measured =
-             concat({found.of.size(), " ranks may use ", detail::cpus_text(found.cpus), " only"}),
+        {.measured = concat(
+             {found.of.size(), " ranks may use ", detail::doctor::cpus_text(found.cpus), " only"}),
          .expected = "a cpu for each rank",
          .what_to_do = "bind each rank to its own cpus, or start fewer ranks on this host"}));
   return out;
 }
 
 PLAIT_DECL std::vector<finding> throttled(std::vector<host_settings> const& all) {
-  return detail::of_each_rank(all, "throttled", [](host_settings const& of) -> finding_words {
-    constexpr auto what = "time without a processor because of a quota";
-    if (!of.quota.is_known()) return finding_words::unread(what, of.quota.problem());
-    auto const& quota = of.quota.value();
-    if (!quota.throttled_periods.is_known())
-      return finding_words::unread(what, quota.throttled_periods.problem());
-    if (!quota.periods.is_known()) return finding_words::unread(what, quota.periods.problem());
-    auto const stopped = quota.throttled_periods.value(), periods = quota.periods.value();
-    if (stopped == 0) return {};
-    bool const is_rare = static_cast<double>(stopped) < 0.01 * static_cast<double>(periods);
-    return {.measured = concat({"the control group ", detail::path_in_quotes(quota.group),
-                                " was stopped in ", stopped, " of ", periods,
-                                " periods, because its quota of processor time was used up"}),
-            .expected = "0",
-            .what_to_do = "raise the quota, or use fewer threads",
-            .severity = is_rare ? severity::note : severity::slow};
-  });
+  return detail::doctor::of_each_rank(
+      all, "throttled", [](host_settings const& of) -> finding_words {
+        constexpr auto what = "time without a processor because of a quota";
+        if (!of.quota.is_known()) return finding_words::unread(what, of.quota.problem());
+        auto const& quota = of.quota.value();
+        if (!quota.throttled_periods.is_known())
+          return finding_words::unread(what, quota.throttled_periods.problem());
+        if (!quota.periods.is_known()) return finding_words::unread(what, quota.periods.problem());
+        auto const stopped = quota.throttled_periods.value(), periods = quota.periods.value();
+        if (stopped == 0) return {};
+        bool const is_rare = static_cast<double>(stopped) < 0.01 * static_cast<double>(periods);
+        return {.measured = concat({"the control group ", detail::path_in_quotes(quota.group),
+                                    " was stopped in ", stopped, " of ", periods,
+                                    " periods, because its quota of processor time was used up"}),
+                .expected = "0",
+                .what_to_do = "raise the quota, or use fewer threads",
+                .severity = is_rare ? severity::note : severity::slow};
+      });
 }
 
 PLAIT_DECL std::vector<finding> governor(std::vector<host_settings> const& all) {
-  return detail::of_each_rank(all, "governor", [](host_settings const& of) -> finding_words {
-    if (!of.governors.is_known())
-      return finding_words::unread("governor of the processors' clock", of.governors.problem());
-    std::string others;
-    for (auto const& each : of.governors.value())
-      if (each != "'performance'") others += concat({others.empty() ? "" : ", ", each});
-    if (others.empty()) return {};
-    return {.measured = concat({"the clock of processors is governed by ", others}),
-            .expected = "'performance'",
-            .what_to_do = "run `cpupower frequency-set -g performance` as root"};
-  });
+  return detail::doctor::of_each_rank(
+      all, "governor", [](host_settings const& of) -> finding_words {
+        if (!of.governors.is_known())
+          return finding_words::unread("governor of the processors' clock", of.governors.problem());
+        std::string others;
+        for (auto const& each : of.governors.value())
+          if (each != "'performance'") others += concat({others.empty() ? "" : ", ", each});
+        if (others.empty()) return {};
+        return {.measured = concat({"the clock of processors is governed by ", others}),
+                .expected = "'performance'",
+                .what_to_do = "run `cpupower frequency-set -g performance` as root"};
+      });
 }
 
 PLAIT_DECL std::vector<finding> steal_time(std::vector<host_settings> const& all) {
-  return detail::of_each_rank(all, "steal-time", [](host_settings const& of) -> finding_words {
-    constexpr auto what = "time that the hypervisor gives to other machines";
-    if (!of.stolen_ticks.is_known()) return finding_words::unread(what, of.stolen_ticks.problem());
-    if (!of.ticks.is_known()) return finding_words::unread(what, of.ticks.problem());
-    if (of.stolen_ticks.value() == 0) return {};
-    double const share = static_cast<double>(of.stolen_ticks.value()) /
-                         std::max(static_cast<double>(of.ticks.value()), 1.0);
-    if (share < 0.01) return {};
-    return {.measured = concat({"the hypervisor gave ", detail::percent_text(std::min(share, 1.0)),
-                                " of the processors' time to other machines (steal)"}),
-            .expected = "below 1 %",
-            .what_to_do = "use a host whose processors are not shared"};
-  });
+  return detail::doctor::of_each_rank(
+      all, "steal-time", [](host_settings const& of) -> finding_words {
+        constexpr auto what = "time that the hypervisor gives to other machines";
+        if (!of.stolen_ticks.is_known())
+          return finding_words::unread(what, of.stolen_ticks.problem());
+        if (!of.ticks.is_known()) return finding_words::unread(what, of.ticks.problem());
+        if (of.stolen_ticks.value() == 0) return {};
+        double const share = static_cast<double>(of.stolen_ticks.value()) /
+                             std::max(static_cast<double>(of.ticks.value()), 1.0);
+        if (share < 0.01) return {};
+        return {.measured = concat({"the hypervisor gave ",
+                                    detail::doctor::percent_text(std::min(share, 1.0)),
+                                    " of the processors' time to other machines (steal)"}),
+                .expected = "below 1 %",
+                .what_to_do = "use a host whose processors are not shared"};
+      });
 }
 
 PLAIT_DECL std::vector<finding> swap(std::vector<host_settings> const& all) {
-  auto out = detail::of_each_rank(all, "swap", [](host_settings const& of) -> finding_words {
-    if (!of.own_swap_bytes.is_known())
-      return finding_words::unread("memory of the process in swap", of.own_swap_bytes.problem());
-    if (of.own_swap_bytes.value() == 0) return {};
-    return {.measured = concat(
-                {detail::bytes_text(of.own_swap_bytes.value()), " of the process are in swap"}),
+  auto out =
+      detail::doctor::of_each_rank(all, "swap", [](host_settings const& of) -> finding_words {
+        if (!of.own_swap_bytes.is_known())
+          return finding_words::unread("memory of the process in swap",
+                                       of.own_swap_bytes.problem());
+        if (of.own_swap_bytes.value() == 0) return {};
+        return {.measured = concat({detail::doctor::bytes_text(of.own_swap_bytes.value()),
+                                    " of the process are in swap"}),
+                .expected = "0",
+                .what_to_do = "use less memory on this host, or end other programs"};
+      });
+  detail::doctor::append(
+      out, detail::doctor::of_each_rank(all, "swap", [](host_settings const& of) {
+        if (!of.swap_bytes.is_known())
+          return finding_words::unread("swap of the host", of.swap_bytes.problem());
+        if (of.swap_bytes.value() == 0) return finding_words{};
+        return finding_words{
+            .measured = concat(
+                {"the host has ", detail::doctor::bytes_text(of.swap_bytes.value()), " in swap"}),
             .expected = "0",
-            .what_to_do = "use less memory on this host, or end other programs"};
-  });
-  detail::append(out, detail::of_each_rank(all, "swap", [](host_settings const& of) {
-                   if (!of.swap_bytes.is_known())
-                     return finding_words::unread("swap of the host", of.swap_bytes.problem());
-                   if (of.swap_bytes.value() == 0) return finding_words{};
-                   return finding_words{
-                       .measured = concat({"the host has ",
-                                           detail::bytes_text(of.swap_bytes.value()), " in swap"}),
-                       .expected = "0",
-                       .what_to_do = "look for a program that needs too much memory",
-                       .severity = severity::note};
-                 }));
+            .what_to_do = "look for a program that needs too much memory",
+            .severity = severity::note};
+      }));
   return out;
 }
 
 PLAIT_DECL std::vector<finding> numa_memory(std::vector<host_settings> const& all) {
-  return detail::of_each_rank(all, "numa-memory", [](host_settings const& of) -> finding_words {
-    constexpr auto what = "memory on other NUMA nodes";
-    if (!of.numa_nodes.is_known()) return finding_words::unread(what, of.numa_nodes.problem());
-    auto const& nodes = of.numa_nodes.value();
-    if (nodes.size() < 2) return {};
-    if (!of.bytes_on_node.is_known())
-      return finding_words::unread(what, of.bytes_on_node.problem());
-    if (!of.cpus.is_known()) return finding_words::unread(what, of.cpus.problem());
-    auto const& own = of.cpus.value();
-    double sum = 0, far = 0;
-    std::string far_nodes;
-    auto const& bytes = of.bytes_on_node.value();
-    for (std::size_t node = 0; node < bytes.size(); ++node) {
-      bool is_near = false;
-      for (auto const& each : nodes) {
-        if (each.number != static_cast<int>(node)) continue;
-        is_near = std::any_of(own.begin(), own.end(), [&](int cpu) {
-          return std::find(each.cpus.begin(), each.cpus.end(), cpu) != each.cpus.end();
-        });
-      }
-      sum += static_cast<double>(bytes[node]);
-      if (is_near || bytes[node] == 0) continue;
-      far += static_cast<double>(bytes[node]);
-      far_nodes += concat({far_nodes.empty() ? "" : ", ", node});
-    }
-    constexpr double least = 16.0 * 1024 * 1024;
-    if (far < least || far < 0.1 * sum) return {};
-    return {.measured = concat({detail::percent_text(far / sum),
-                                " of the process's memory is on NUMA "
-                                "node ",
-                                far_nodes, ", but the rank runs on ", detail::cpus_text(own)}),
-            .expected = "memory on the nodes of these cpus",
-            .what_to_do =
-                "bind the rank to cpus and memory of one node when it starts, for example "
-                "with `numactl --cpunodebind=0 --membind=0`"};
-  });
+  return detail::doctor::of_each_rank(
+      all, "numa-memory", [](host_settings const& of) -> finding_words {
+        constexpr auto what = "memory on other NUMA nodes";
+        if (!of.numa_nodes.is_known()) return finding_words::unread(what, of.numa_nodes.problem());
+        auto const& nodes = of.numa_nodes.value();
+        if (nodes.size() < 2) return {};
+        if (!of.bytes_on_node.is_known())
+          return finding_words::unread(what, of.bytes_on_node.problem());
+        if (!of.cpus.is_known()) return finding_words::unread(what, of.cpus.problem());
+        auto const& own = of.cpus.value();
+        double sum = 0, far = 0;
+        std::string far_nodes;
+        auto const& bytes = of.bytes_on_node.value();
+        for (std::size_t node = 0; node < bytes.size(); ++node) {
+          bool is_near = false;
+          for (auto const& each : nodes) {
+            if (each.number != static_cast<int>(node)) continue;
+            is_near = std::any_of(own.begin(), own.end(), [&](int cpu) {
+              return std::find(each.cpus.begin(), each.cpus.end(), cpu) != each.cpus.end();
+            });
+          }
+          sum += static_cast<double>(bytes[node]);
+          if (is_near || bytes[node] == 0) continue;
+          far += static_cast<double>(bytes[node]);
+          far_nodes += concat({far_nodes.empty() ? "" : ", ", node});
+        }
+        constexpr double least = 16.0 * 1024 * 1024;
+        if (far < least || far < 0.1 * sum) return {};
+        return {.measured =
+                    concat({detail::doctor::percent_text(far / sum),
+                            " of the process's memory is on NUMA "
+                            "node ",
+                            far_nodes, ", but the rank runs on ", detail::doctor::cpus_text(own)}),
+                .expected = "memory on the nodes of these cpus",
+                .what_to_do =
+                    "bind the rank to cpus and memory of one node when it starts, for example "
+                    "with `numactl --cpunodebind=0 --membind=0`"};
+      });
 }
 
 PLAIT_DECL std::vector<finding> memory_limit(std::vector<host_settings> const& all) {
-  return detail::of_each_rank(all, "memory-limit", [](host_settings const& of) -> finding_words {
-    constexpr auto what = "memory limit of the control group";
-    if (!of.memory_limit_bytes.is_known())
-      return finding_words::unread(what, of.memory_limit_bytes.problem());
-    if (!of.memory_bytes.is_known()) return finding_words::unread(what, of.memory_bytes.problem());
-    if (of.memory_limit_bytes.value() >= of.memory_bytes.value()) return {};
-    return {
-        .measured = concat({"the control group may use ",
-                            detail::bytes_text(of.memory_limit_bytes.value()), " of memory"}),
-        .expected = concat({detail::bytes_text(of.memory_bytes.value()), ", the host's memory"}),
-        .what_to_do = "raise the limit if the job needs more; a process above it is killed",
-        .severity = severity::note};
-  });
+  return detail::doctor::of_each_rank(
+      all, "memory-limit", [](host_settings const& of) -> finding_words {
+        constexpr auto what = "memory limit of the control group";
+        if (!of.memory_limit_bytes.is_known())
+          return finding_words::unread(what, of.memory_limit_bytes.problem());
+        if (!of.memory_bytes.is_known())
+          return finding_words::unread(what, of.memory_bytes.problem());
+        if (of.memory_limit_bytes.value() >= of.memory_bytes.value()) return {};
+        return {.measured = concat({"the control group may use ",
+                                    detail::doctor::bytes_text(of.memory_limit_bytes.value()),
+                                    " of memory"}),
+                .expected = concat(
+                    {detail::doctor::bytes_text(of.memory_bytes.value()), ", the host's memory"}),
+                .what_to_do = "raise the limit if the job needs more; a process above it is killed",
+                .severity = severity::note};
+      });
 }
 
 }  // namespace plait::ext::setting_rules

@@ -12,7 +12,7 @@
 #include "plait/doctor/host_settings.hpp"
 
 // Parts that the rules of settings have in common.
-namespace plait::detail {
+namespace plait::detail::doctor {
 
 using all_settings = std::vector<host_settings>;
 
@@ -27,6 +27,8 @@ struct finding_words {
 };
 
 /// Asks `rule` for each rank, and makes one finding for the ranks of a host that have equal words.
+/// Equal notes of several hosts are one finding, too, so that 64 hosts without a file give one
+/// note.
 [[nodiscard]] [[gnu::cold]] std::vector<finding> of_each_rank(
     all_settings const& all, std::string_view id,
     function_reference<finding_words(host_settings const&)> rule);
@@ -57,7 +59,7 @@ struct finding_words {
 /// Adds the findings of one rule to the findings of others.
 [[gnu::cold]] void append(std::vector<finding>& to, std::vector<finding> more);
 
-}  // namespace plait::detail
+}  // namespace plait::detail::doctor
 
 #if PLAIT_HEADER_ONLY
 #include "plait/doctor/rule_parts.ipp"

@@ -14,7 +14,7 @@
 #include "plait/core/quote.hpp"
 #include "plait/mesh/ranks_text.hpp"
 
-namespace plait::detail {
+namespace plait::detail::doctor {
 
 PLAIT_DECL finding_words finding_words::unread(std::string_view what, std::string const& problem) {
   return {.measured = concat({what, ": not looked at (", problem, ")"}),
@@ -46,14 +46,16 @@ PLAIT_DECL std::vector<finding> of_each_rank(
     if (words.measured.empty()) continue;
     auto found = about({&each}, id, std::move(words));
     auto const same = std::find_if(out.begin(), out.end(), [&](finding const& other) {
-      return other.host == found.host && other.measured == found.measured &&
-             other.expected == found.expected && other.severity == found.severity;
+      bool const may_join = other.host == found.host || found.severity == finding_severity::note;
+      return may_join && other.measured == found.measured && other.expected == found.expected &&
+             other.severity == found.severity;
     });
     if (same == out.end()) {
       out.push_back(std::move(found));
     } else {
       same->ranks.push_back(each.rank);
       std::sort(same->ranks.begin(), same->ranks.end());
+      if (same->host != found.host) same->host.clear();
     }
   }
   return out;
@@ -140,4 +142,4 @@ PLAIT_DECL void append(std::vector<finding>& to, std::vector<finding> more) {
   to.insert(to.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
 }
 
-}  // namespace plait::detail
+}  // namespace plait::detail::doctor

@@ -19,7 +19,7 @@ PLAIT_DECL std::vector<finding> check_settings(std::vector<host_settings> const&
         rules::unlike_speed,  rules::open_files,     rules::locked_memory, rules::gpu_peers,
         rules::gpu_lanes,     rules::gpu_generation, rules::gpu_clock,     rules::gpu_errors,
         rules::gpu_instances, rules::gpu_memory,     rules::gpu_shared,    rules::gpu_persistence})
-    detail::append(out, rule(all));
+    detail::doctor::append(out, rule(all));
   return out;
 }
 

@@ -15,7 +15,7 @@
 #include "plait/core/error.hpp"
 #include "plait/core/quote.hpp"
 
-namespace plait::detail {
+namespace plait::detail::doctor {
 
 /// Calls a function for each member of the records of settings, in one order for writing and
 /// reading.
@@ -170,22 +170,22 @@ class settings_reader {
   std::size_t size_;
 };
 
-}  // namespace plait::detail
+}  // namespace plait::detail::doctor
 
 namespace plait::ext {
 
 PLAIT_DECL std::string to_text(host_settings const& of) {
-  detail::settings_writer writer;
+  detail::doctor::settings_writer writer;
   writer(of);
   return std::move(writer.out);
 }
 
 PLAIT_DECL host_settings settings_from_text(std::string_view text) {
-  detail::settings_reader reader(text);
+  detail::doctor::settings_reader reader(text);
   host_settings out;
   reader(out);
   if (!reader.is_at_end()) reader.refuse();
-  if (out.cpus.is_known() && !detail::is_list_of_cpus(out.cpus.value()))
+  if (out.cpus.is_known() && !detail::doctor::is_list_of_cpus(out.cpus.value()))
     throw input_error(
         {"settings of another rank: the cpus of rank ", out.rank, " are not a sorted list"});
   return out;

@@ -93,7 +93,7 @@ class system_files {
 
 }  // namespace plait::ext
 
-namespace plait::detail {
+namespace plait::detail::doctor {
 
 /// Returns the problem of a file whose text is not as expected: "PATH: garbage: WHY".
 [[nodiscard]] [[gnu::cold]] std::string garbage_in(std::string const& path, std::string_view why);
@@ -129,7 +129,7 @@ namespace plait::detail {
 [[nodiscard]] reading<std::uint64_t> bytes_of_key(reading<std::string> const& text,
                                                   std::string_view key, std::string const& path);
 
-}  // namespace plait::detail
+}  // namespace plait::detail::doctor
 
 #if PLAIT_HEADER_ONLY
 #include "plait/doctor/system_files.ipp"

@@ -19,7 +19,7 @@
 #include "plait/core/file.hpp"
 #include "plait/core/quote.hpp"
 
-namespace plait::detail {
+namespace plait::detail::doctor {
 
 PLAIT_DECL std::string garbage_in(std::string const& path, std::string_view why) {
   return concat({escaped(path), ": garbage: ", why});
@@ -135,7 +135,7 @@ struct close_folder {
   void operator()(::DIR* of) const { ::closedir(of); }
 };
 
-}  // namespace plait::detail
+}  // namespace plait::detail::doctor
 
 namespace plait::ext {
 
@@ -145,16 +145,18 @@ PLAIT_DECL reading<std::string> system_files::text(std::string const& path,
   auto const full = below_root(path);
   // The kind is checked before open(), because opening a pipe or a device may have an effect.
   struct stat status{};
-  if (::stat(full.c_str(), &status) != 0) return result::unknown(detail::problem_of(path, errno));
+  if (::stat(full.c_str(), &status) != 0)
+    return result::unknown(detail::doctor::problem_of(path, errno));
   if (!S_ISREG(status.st_mode))
-    return result::unknown(detail::garbage_in(path, "it is not a regular file"));
+    return result::unknown(detail::doctor::garbage_in(path, "it is not a regular file"));
   detail::file_descriptor const file(
       ::open(full.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   std::string out;
-  int const code = file.get() < 0 ? errno : detail::read_to_end(file.get(), out, most);
-  if (code != 0) return result::unknown(detail::problem_of(path, code));
+  int const code = file.get() < 0 ? errno : detail::doctor::read_to_end(file.get(), out, most);
+  if (code != 0) return result::unknown(detail::doctor::problem_of(path, code));
   if (out.size() > most)
-    return result::unknown(detail::garbage_in(path, concat({"it has more than ", most, " bytes"})));
+    return result::unknown(
+        detail::doctor::garbage_in(path, concat({"it has more than ", most, " bytes"})));
   return out;
 }
 
@@ -162,8 +164,9 @@ PLAIT_DECL reading<std::string> system_files::line(std::string const& path) cons
   auto const all = text(path);
   if (!all.is_known()) return all;
   auto const first = all.value().substr(0, all.value().find('\n'));
-  auto const out = detail::without_blanks(first);
-  if (out.empty()) return reading<std::string>::unknown(detail::garbage_in(path, "it is empty"));
+  auto const out = detail::doctor::without_blanks(first);
+  if (out.empty())
+    return reading<std::string>::unknown(detail::doctor::garbage_in(path, "it is empty"));
   return std::string(out);
 }
 
@@ -171,27 +174,29 @@ PLAIT_DECL reading<std::uint64_t> system_files::number(std::string const& path) 
   using result = reading<std::uint64_t>;
   auto const text = line(path);
   if (!text.is_known()) return result::unknown(text.problem());
-  if (auto const out = detail::whole_number(text.value())) return *out;
-  return result::unknown(detail::garbage_in(
+  if (auto const out = detail::doctor::whole_number(text.value())) return *out;
+  return result::unknown(detail::doctor::garbage_in(
       path, concat({detail::in_quotes(text.value()), " is not a whole number from 0 on"})));
 }
 
 PLAIT_DECL reading<std::vector<std::string>> system_files::names(std::string const& path) const {
   using result = reading<std::vector<std::string>>;
   constexpr std::size_t most = 65'536;
-  std::unique_ptr<::DIR, detail::close_folder> const folder(::opendir(below_root(path).c_str()));
-  if (folder == nullptr) return result::unknown(detail::problem_of(path, errno));
+  std::unique_ptr<::DIR, detail::doctor::close_folder> const folder(
+      ::opendir(below_root(path).c_str()));
+  if (folder == nullptr) return result::unknown(detail::doctor::problem_of(path, errno));
   std::vector<std::string> out;
   for (;;) {
     errno = 0;
     auto const* const entry = ::readdir(folder.get());  // NOLINT: the stream is this thread's own
-    if (entry == nullptr && errno != 0) return result::unknown(detail::problem_of(path, errno));
+    if (entry == nullptr && errno != 0)
+      return result::unknown(detail::doctor::problem_of(path, errno));
     if (entry == nullptr) break;
     std::string name = entry->d_name;
     if (name == "." || name == "..") continue;
     if (out.size() == most)
       return result::unknown(
-          detail::garbage_in(path, concat({"it has more than ", most, " names"})));
+          detail::doctor::garbage_in(path, concat({"it has more than ", most, " names"})));
     out.push_back(std::move(name));
   }
   std::sort(out.begin(), out.end());
@@ -201,7 +206,7 @@ PLAIT_DECL reading<std::vector<std::string>> system_files::names(std::string con
 PLAIT_DECL reading<file_system_space> system_files::space(std::string const& path) const {
   struct statvfs found{};
   if (::statvfs(below_root(path).c_str(), &found) != 0)
-    return reading<file_system_space>::unknown(detail::problem_of(path, errno));
+    return reading<file_system_space>::unknown(detail::doctor::problem_of(path, errno));
   std::uint64_t const unit = found.f_frsize;
   return file_system_space{.bytes = found.f_blocks * unit, .free_bytes = found.f_bavail * unit};
 }
