@@ -770,7 +770,7 @@ TEST(Checkpoints, OfWhichAnyBitOfAHeaderChangesAreDamagedOrTheSame) {
   parameter_info const matrix{.rank = 2, .rows = 4, .columns = 3};
   parameter_info const vector{.rank = 1, .rows = 1, .columns = 5};
   detail::rank_copies copies;
-  copies.element_bytes = sizeof(double);
+  copies.element_bytes = {sizeof(double), sizeof(double)};
   copies.kinds = {"", ".exp_avg"};
   copies.rectangles = {
       {"h.w", matrix, {.row = 1, .rows = 2, .columns = 3, .place = 0, .stride = 3}},

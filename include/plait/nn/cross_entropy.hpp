@@ -75,11 +75,11 @@ struct cross_entropy {
   static std::int64_t count(std::span<std::int32_t const> labels) {
     std::int64_t valid = 0;
     for (auto const label : labels) {
-      if (label == Options.ignored || label == ext::ignored_target) continue;
-      if (label < 0 || static_cast<std::size_t>(label) >= Classes)
+      if (label >= 0 && static_cast<std::size_t>(label) < Classes)
+        valid += label == Options.ignored ? 0 : 1;
+      else if (label != Options.ignored && label != ext::ignored_target)
         throw input_error(
             {"cross_entropy: label ", label, " is not one of the ", Classes, " classes"});
-      ++valid;
     }
     return valid;
   }

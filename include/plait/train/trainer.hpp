@@ -126,7 +126,7 @@ class trainer_on {
       of_.rank.device().replay(of_.executor.passes.recorded(batch.description->number),
                                [&] { of_.executor.run(program, with); });
     else of_.executor.run(program, with);
-    numbers now = of_.executor.read_numbers();
+    numbers& now = of_.executor.read_numbers();
     if (std::isnan(now.gradient_scale)) ++now.skipped;  // the update was left out
     auto report = report_of<terms>(now, of_.held.step);
     report.waited = batch.waited;

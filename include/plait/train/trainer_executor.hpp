@@ -74,7 +74,8 @@ class trainer_executor {
         memory_(on.device(), lay_out_numbers<plan>(on.stage(), on.grid()),
                 squares_ranges<plan>(store.local(), store.owned(), on.coordinates()),
                 plan::norm_partial_count()),
-        sums_(memory_.numbers(), memory_.of_slices()),
+        sums_(memory_.numbers(), memory_.of_slices(),
+              block_of(plan::samples, on.grid(), on.coordinates())),
         slices_(on, ir_of<plan>, store.layout(), store.slices(), store.gradients()),
         passes(on, store,
                {.clips = needs_norm(options),
@@ -133,8 +134,8 @@ class trainer_executor {
     sums_.upload(rank_, batch, now);
     if (!younger_.empty()) upload_of_younger(step, oldest);
   }
-  /// Downloads the numbers of the last program.
-  numbers_type const& read_numbers() {
+  /// Downloads the numbers of the last program. The result is valid until the next call.
+  numbers_type& read_numbers() {
     rank_.device().download(memory_.numbers(), &last_read_, sizeof last_read_);
     rank_.device().synchronize();  // the host reads the numbers
     return last_read_;

@@ -30,8 +30,9 @@ class summed_numbers {
 
  public:
   /// `now` (the numbers of a step) and `list` (the list of the slices' numbers) are in the device's
-  /// memory.
-  [[gnu::cold]] summed_numbers(Numbers* now, double* list) : now_(now), list_(list) {
+  /// memory. `samples`: the block of the samples that this rank has.
+  [[gnu::cold]] summed_numbers(Numbers* now, double* list, block_place samples)
+      : now_(now), list_(list), samples_(samples) {
     if constexpr (slices > 0) {
       sums_ = slice_tree(Plan::slices).sums_of_slices();
       sent_.resize(2 * listed + 1);
@@ -42,7 +43,7 @@ class summed_numbers {
   /// list to the device.
   template <class Rank, class Batch>
   void upload(Rank& rank, Batch const& batch, Numbers& now) {
-    auto const [mine, ranks] = block_of(Plan::samples, rank.grid(), rank.coordinates());
+    auto const [mine, ranks] = samples_;
     if constexpr (slices == 0) {
       now.label_count = Terms::count_in(batch, 0, batch.microbatches, mine, ranks);
     } else {
@@ -103,6 +104,7 @@ class summed_numbers {
 
   Numbers* now_;
   double* list_;
+  block_place samples_;
   lean_vector<slice_tree::sum> sums_{};
   std::vector<double> sent_{};
 };
