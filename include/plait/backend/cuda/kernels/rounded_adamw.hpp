@@ -42,14 +42,14 @@ struct rounded_states {
   template <int V, class P>
   __device__ __forceinline__ void store_packs(std::size_t i, pack<P, V> const& first,
                                               pack<P, V> const& second) {
-    auto const words = words_of<V>(i);
+    auto const drawn = words_of<V>(i);
     pack<bfloat16, V> stored_first, stored_second;
     PLAIT_UNROLL
     for (int e = 0; e < V; ++e) {
       stored_first.value[e] =
-          ext::round_stochastically(static_cast<float>(first.value[e]), words.value[e] & 0xFFFFu);
+          ext::round_stochastically(static_cast<float>(first.value[e]), drawn.value[e] & 0xFFFFu);
       stored_second.value[e] =
-          ext::round_stochastically(static_cast<float>(second.value[e]), words.value[e] >> 16);
+          ext::round_stochastically(static_cast<float>(second.value[e]), drawn.value[e] >> 16);
     }
     store(stored_first, m + i);
     store(stored_second, v + i);
@@ -85,7 +85,7 @@ struct rounded_states {
   // Returns the random words of elements i to i + V - 1; see host_maths::rounding_words.
   template <int V>
   __device__ __forceinline__ pack<std::uint32_t, V> words_of(std::size_t i) {
-    pack<std::uint32_t, V> words;
+    pack<std::uint32_t, V> drawn;
     find(i);
     if (has(i) && origins[origin].run(i) >= std::size_t{V}) {
       std::uint64_t const index = origins[origin].index(i);
@@ -94,22 +94,22 @@ struct rounded_states {
             random_bits(ext::rounding_key(seed, origins[origin].number, step), index / 4);
         PLAIT_UNROLL
         for (int e = 0; e < V; ++e)
-          words.value[e] =
+          drawn.value[e] =
               V == 4 ? block.word[e] : word_of(block, index + static_cast<std::uint64_t>(e));
-        return words;
+        return drawn;
       }
     }
     PLAIT_UNROLL
     for (int e = 0; e < V; ++e) {
       std::size_t const at = i + static_cast<std::size_t>(e);
       find(at);
-      words.value[e] = 0;
+      drawn.value[e] = 0;
       if (!has(at)) continue;
       std::uint64_t const index = origins[origin].index(at);
-      words.value[e] = word_of(
+      drawn.value[e] = word_of(
           random_bits(ext::rounding_key(seed, origins[origin].number, step), index / 4), index);
     }
-    return words;
+    return drawn;
   }
 };
 
