@@ -279,9 +279,9 @@ class machine_writer {
   void write_list(List const& list, std::string_view begin, std::string_view end,
                   std::string_view between, Write write_one) {
     out_ += begin;
-    bool is_first = true;
+    bool begins_list = true;
     for (auto const& one : list) {
-      if (!std::exchange(is_first, false)) out_ += between;
+      if (!std::exchange(begins_list, false)) out_ += between;
       write_one(one);
     }
     out_ += end;

@@ -128,10 +128,12 @@ struct whole_matrices {
     std::size_t const first = out.size();
     auto const& all = part.block;
     for (auto const& at : begins) {
-      bool const is_matrix = at.rows > 0, is_first = out.size() == first;
-      if (!is_first && !is_matrix && out.back().rows == 0) continue;  // joins the block in front
-      std::size_t const skipped = is_first ? 0 : at.offset - all.elements.offset;
-      if (!is_first) out.back().block.elements.count = at.offset - out.back().block.elements.offset;
+      bool const is_matrix = at.rows > 0, begins_block = out.size() == first;
+      if (!begins_block && !is_matrix && out.back().rows == 0)
+        continue;  // joins the block in front
+      std::size_t const skipped = begins_block ? 0 : at.offset - all.elements.offset;
+      if (!begins_block)
+        out.back().block.elements.count = at.offset - out.back().block.elements.offset;
       auto piece = part;
       piece.block = {{all.elements.offset + skipped, all.elements.count - skipped},
                      all.state_offset + skipped,
