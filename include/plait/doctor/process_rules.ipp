@@ -86,7 +86,7 @@ PLAIT_DECL std::vector<finding> unlike_blas(std::vector<host_settings> const& al
       {.what_to_do = "install one version on all hosts, so that all ranks compute the same bits"},
       [](host_settings const& of) {
         if (!of.blas.is_known() || !of.blas_code.is_known()) return of.blas;
-        // The same library may choose different code on different processors.
+        // One library may choose different code on different processors.
         return reading<std::string>(concat({of.blas.value(), ", code for ", of.blas_code.value()}));
       });
 }

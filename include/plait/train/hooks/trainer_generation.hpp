@@ -110,7 +110,7 @@ class trainer_generation : public step_hook {
   [[gnu::cold]] void introduce(number_gather const& gather);
   /// Brings all ranks to the newest step that a rank has done. A rank that lacks only this step
   /// calls catch_up(numbers) to do the update. If some part of the state is no longer on any rank,
-  /// all ranks call start(), and training begins with step 0.
+  /// all ranks call start(), and training begins with step 0. Only elastic jobs call this function.
   ///
   /// \see transfer_state
   [[gnu::cold]] void meet(number_gather const& gather, workload const& load,
@@ -200,27 +200,26 @@ template <class Rank, class Numbers, class Elements>
 void trainer_generation<Rank, Numbers, Elements>::meet(
     number_gather const& gather, workload const& load, std::string const& name,
     function_reference<void(Numbers const&)> catch_up, function_reference<void()> start) {
-  if constexpr (is_of_elastic)
-    if (auto* const now = get(); now != nullptr) {
-      auto const what = transfer_state<Elements>(rank_, gather, *held_, plan_, load, catch_up);
-      is_held_ = what == transferred_state::state;
-      if (what == transferred_state::lost) {
-        if (rank_.is_root())
-          std::fprintf(
-              stderr,
-              "plait: %s: the remaining processes do not have all of the state; the job continues "
-              "from its newest checkpoint or, without a checkpoint, begins again\n",
-              name.c_str());
-        start();
-        held_->step = 0;
-        held_->ages = {};
-        held_->last = {};
-        held_->origin = {};
-        held_->is_whole = true;
-        held_->is_ready = false;
-      }
-      now->carried().step = held_->step;
+  if (auto* const now = get(); now != nullptr) {
+    auto const what = transfer_state<Elements>(rank_, gather, *held_, plan_, load, catch_up);
+    is_held_ = what == transferred_state::state;
+    if (what == transferred_state::lost) {
+      if (rank_.is_root())
+        std::fprintf(
+            stderr,
+            "plait: %s: the remaining processes do not have all of the state; the job continues "
+            "from its newest checkpoint or, without a checkpoint, begins again\n",
+            name.c_str());
+      start();
+      held_->step = 0;
+      held_->ages = {};
+      held_->last = {};
+      held_->origin = {};
+      held_->is_whole = true;
+      held_->is_ready = false;
     }
+    now->carried().step = held_->step;
+  }
 }
 
 template <class Rank, class Numbers, class Elements>
