@@ -18,16 +18,16 @@ namespace plait::detail {
 
 /// A network interface of this host, with its first IPv4 address or, without one, its first IPv6
 /// address.
-struct network_interface {
+struct bindable_interface {
   int family = AF_UNSPEC;
   std::string address;
   bool is_loopback = false;
 
   /// Returns the interfaces that are up and have an address; the key is the name.
-  [[nodiscard]] static std::map<std::string, network_interface> all();
+  [[nodiscard]] static std::map<std::string, bindable_interface> all();
   /// Returns a list for messages, "eth0 (10.0.0.2), wlan0 (10.0.1.2)", which contains the loopback
   /// only if `with_loopback` is true.
-  [[nodiscard]] static std::string text(std::map<std::string, network_interface> const& from,
+  [[nodiscard]] static std::string text(std::map<std::string, bindable_interface> const& from,
                                         bool with_loopback);
 };
 

@@ -18,7 +18,7 @@
 
 namespace plait::detail {
 
-PLAIT_DECL std::map<std::string, network_interface> network_interface::all() {
+PLAIT_DECL std::map<std::string, bindable_interface> bindable_interface::all() {
   struct free_list {
     void operator()(::ifaddrs* list) const { ::freeifaddrs(list); }
   };
@@ -26,7 +26,7 @@ PLAIT_DECL std::map<std::string, network_interface> network_interface::all() {
   if (::getifaddrs(&first) != 0)
     throw engine_error("gloo: the system does not list its network interfaces");
   std::unique_ptr<::ifaddrs, free_list> const list(first);
-  std::map<std::string, network_interface> out;
+  std::map<std::string, bindable_interface> out;
   for (auto const* at = first; at != nullptr; at = at->ifa_next) {
     if (at->ifa_addr == nullptr || (at->ifa_flags & IFF_UP) == 0) continue;
     int const family = at->ifa_addr->sa_family;
@@ -44,8 +44,8 @@ PLAIT_DECL std::map<std::string, network_interface> network_interface::all() {
   return out;
 }
 
-PLAIT_DECL std::string network_interface::text(std::map<std::string, network_interface> const& from,
-                                               bool with_loopback) {
+PLAIT_DECL std::string bindable_interface::text(
+    std::map<std::string, bindable_interface> const& from, bool with_loopback) {
   std::string out;
   for (auto const& [name, what] : from)
     if (with_loopback || !what.is_loopback)
@@ -55,7 +55,7 @@ PLAIT_DECL std::string network_interface::text(std::map<std::string, network_int
 
 PLAIT_DECL gloo_interface gloo_device(std::string const& asked,
                                       std::vector<process_mark> const& marks, int rank) {
-  auto const there = network_interface::all();
+  auto const there = bindable_interface::all();
   std::string name = asked, said_by = ".interface";
   for (char const* const variable : {"PLAIT_INTERFACE", "GLOO_SOCKET_IFNAME"})
     if (char const* const value = std::getenv(variable);
@@ -72,7 +72,7 @@ PLAIT_DECL gloo_interface gloo_device(std::string const& asked,
                    "), and the loopback interface does not connect hosts"});
   };
   auto const choose = concat({"; set PLAIT_INTERFACE on each host to one of its interfaces, here ",
-                              network_interface::text(there, is_one_host)});
+                              bindable_interface::text(there, is_one_host)});
   auto const refuse = [&](std::string const& what) {
     throw input_error({"gloo: rank ", rank, ": ", what, choose});
   };
