@@ -35,7 +35,7 @@ struct change {
   bool is_time = false;
 };
 
-// Each kind of number, 10 % worse and a bit more or less than that, and better.
+// Makes each kind of number better, a bit less than 10 % worse, and a bit more than 10 % worse.
 TEST(CompareMachines, NumbersThatFellByMoreThanATenthAreNamed) {
   std::vector<change> const changes{
       {"ranks[1].speed", [](machine& of) -> double& { return *of.ranks[1].speed; }},

@@ -90,7 +90,7 @@ TEST(ControlGroups, OfAContainerBeginAtItsOwnGroup) {
   tree.plant("/proc/self/mountinfo", "1 2 0:3 /docker/abc /sys/fs/cgroup rw - cgroup2 c rw\n");
   EXPECT_EQ(groups_of(tree.files(), "cpu").value().folders,
             (folders{"/sys/fs/cgroup/inner", "/sys/fs/cgroup"}));
-  // A sibling with a name that begins in the same way is another group.
+  // The name of another group may begin with the name of the container's group.
   tree.plant("/proc/self/cgroup", "0::/docker/abcd\n");
   EXPECT_EQ(groups_of(tree.files(), "cpu").value().folders, folders{"/sys/fs/cgroup"});
   tree.plant("/proc/self/cgroup", "0::/../../other\n");

@@ -143,7 +143,7 @@ TEST_F(GpuSettings, OfAnOldLibraryAreUnknownOneByOne) {
     EXPECT_EQ(found[0].id, id);
     EXPECT_EQ(found[0].severity, finding_severity::note);
     EXPECT_EQ(found[0].ranks, (ranks{0, 1}));
-    EXPECT_NE(found[0].measured.find("not looked at (NVML lacks the function)"), std::string::npos)
+    EXPECT_NE(found[0].measured.find("not checked (NVML lacks the function)"), std::string::npos)
         << found[0].measured;
   }
   EXPECT_TRUE(rules::gpu_shared(all).empty());
@@ -151,7 +151,7 @@ TEST_F(GpuSettings, OfAnOldLibraryAreUnknownOneByOne) {
 }
 
 TEST_F(GpuSettings, HaveErrorsOneByOne) {
-  nvml_->error_of_mig = 3;  // a device that cannot be cut is not cut
+  nvml_->error_of_mig = 3;  // a device without MIG is not partitioned
   EXPECT_EQ(read_gpu("0000:01:00.0", nvml_path).value().is_cut.value(), 0u);
   nvml_->error_of_mig = 999;
   EXPECT_EQ(read_gpu("0000:01:00.0", nvml_path).value().is_cut.problem(),
@@ -184,7 +184,7 @@ TEST_F(GpuSettings, WithoutNvmlAreNotLookedAt) {
     auto const found = rule(all);
     ASSERT_EQ(found.size(), 1u);
     EXPECT_EQ(found[0].severity, finding_severity::note);
-    EXPECT_NE(found[0].measured.find("not looked at (NVML cannot be loaded: "), std::string::npos);
+    EXPECT_NE(found[0].measured.find("not checked (NVML cannot be loaded: "), std::string::npos);
     // A rank that uses no GPU needs no NVML.
     auto none = all;
     for (auto& each : none) each.uses_gpu = false;
@@ -244,25 +244,25 @@ TEST_F(GpuSettings, FindFaults) {
        with([](auto& of) { of.clock_causes = causes::applications_clocks; }),
        {.id = "gpu-clock",
         .severity = finding_severity::note,
-        .measured = "the clock of " + gpu + " is lowered: a person has set its clock",
+        .measured = "the clock of " + gpu + " is lowered: a user has set its clock",
         .expected = "the full clock"}},
       {rules::gpu_errors,
        with([](auto& of) { of.corrected_errors = 5, of.uncorrected_errors = 1; }),
        {.id = "gpu-errors",
         .severity = finding_severity::fails,
-        .measured = gpu + " had 1 uncorrected error of memory since its driver was loaded",
+        .measured = gpu + " had 1 uncorrected memory error since its driver was loaded",
         .expected = "0"}},
       {rules::gpu_errors,
        with([](auto& of) { of.corrected_errors = 5; }),
        {.id = "gpu-errors",
         .severity = finding_severity::note,
-        .measured = gpu + " had 5 corrected errors of memory since its driver was loaded",
+        .measured = gpu + " had 5 corrected memory errors since its driver was loaded",
         .expected = "0"}},
       {rules::gpu_instances,
        with([](auto& of) { of.is_cut = 1; }),
        {.id = "gpu-instances",
         .severity = finding_severity::slow,
-        .measured = gpu + " is cut into instances (MIG)",
+        .measured = gpu + " is partitioned into instances (MIG)",
         .expected = "a whole GPU"}},
       {rules::gpu_memory,
        with([](auto& of) { of.processes = {{1001, 5}, {7, 3ull << 30}, {8, 1ull << 30}}; }),
@@ -305,14 +305,14 @@ TEST_F(GpuSettings, FindMissingAccess) {
   found = rules::gpu_peers(two_ranks());
   ASSERT_EQ(found.size(), 1u);
   EXPECT_NE(found[0].measured.find("NVML's status 77"), std::string::npos);
-  // Devices of different hosts have no such access.
+  // The rule does not compare devices of different hosts.
   auto all = two_ranks();
   all[1].host = "b";
   EXPECT_TRUE(rules::gpu_peers(all).empty());
   all = two_ranks();
   all[0].gpu.value().peers.value()[0].uuid = "GPU-7";
   EXPECT_EQ(rules::gpu_peers(all)[0].measured,
-            "access to the memory of other GPUs: not looked at (NVML does not list GPU-1)");
+            "access to the memory of other GPUs: not checked (NVML does not list GPU-1)");
 }
 
 TEST_F(GpuSettings, FindTwoRanksOnOneDevice) {

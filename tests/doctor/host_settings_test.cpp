@@ -85,14 +85,14 @@ TEST(HostSettings, OfAnEmptyTreeHaveAReasonEach) {
   EXPECT_EQ(of.numa_nodes.problem(), "/sys/devices/system/node: missing");
   EXPECT_EQ(of.bytes_on_node.problem(), "/proc/self/numa_maps: missing");
   EXPECT_EQ(of.processor.problem(), "/proc/cpuinfo: missing");
-  EXPECT_EQ(of.build.problem(), "the program did not say them");
+  EXPECT_EQ(of.build.problem(), "the program did not give them");
   EXPECT_EQ(of.driver.problem(), "/sys/module/nvidia/version: missing");
   EXPECT_EQ(of.shared_memory.problem(), "/dev/shm: missing");
   EXPECT_EQ(of.most_open_files.problem(), "/proc/self/limits: missing");
   EXPECT_EQ(of.rdma_devices.problem(), "/sys/class/infiniband: missing");
   EXPECT_EQ(of.interfaces.problem(), "/sys/class/net: missing");
   EXPECT_EQ(of.interface.problem(), "/proc/net/route: missing");
-  // Each rule that needs a file says so, and none finds a fault.
+  // Each rule that needs a file returns a note about it, and no rule finds a fault.
   std::vector<std::string> ids;
   for (auto const& each : plait::ext::check_settings({of})) {
     EXPECT_EQ(each.severity, plait::ext::finding_severity::note) << each.text();
@@ -113,7 +113,7 @@ TEST(HostSettings, OfThisMachineAreRead) {
   EXPECT_EQ(of.cpus.value().size(), static_cast<std::size_t>(CPU_COUNT(&allowed)));
   for (int const cpu : of.cpus.value()) EXPECT_TRUE(CPU_ISSET(cpu, &allowed)) << cpu;
   ASSERT_TRUE(of.memory_bytes.is_known()) << of.memory_bytes.problem();
-  // A container may see less than the machine has.
+  // In a container, this number may be less than the memory of the host.
   EXPECT_GT(of.memory_bytes.value(), 0u);
   EXPECT_LE(of.memory_bytes.value(), static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES)) *
                                          static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE)));

@@ -38,7 +38,7 @@ std::string refusal_of(Call call) {
   return "no input_error";
 }
 
-/// A machine whose products have speeds that a formula gives, at each shape of a grid.
+/// Returns a machine with a product for each shape of a grid; `speed` returns the speed of a shape.
 machine with_grid(std::vector<std::size_t> const& lengths, auto speed) {
   machine out;
   out.name = "grid";
@@ -60,7 +60,7 @@ double speed_of(machine const& of, product_shape const& shape) {
   return flop_of(shape) / seconds_of_product(of, "float", shape);
 }
 
-/// Lengths that approach the full speed in the way of real products.
+/// Returns a speed that grows with each length up to a full speed, as for real products.
 double saturating(product_shape const& of) {
   return 1e11 / (1 + 64.0 / double(of.rows) + 48.0 / double(of.columns) + 96.0 / double(of.inner));
 }
@@ -76,7 +76,7 @@ TEST(SecondsOfProduct, MeasuredShapesHaveTheirMeasuredTime) {
   EXPECT_GT(seconds, 2.0 * 4096 * 1024 * 768 / 1e11);
 }
 
-// The rule of the comment, computed in another way.
+// Computes the rule in the comment of seconds_of_product by a formula for these shapes.
 TEST(SecondsOfProduct, NearestSpeedsAreAveragedByTheirLogarithms) {
   machine machine;
   machine.name = "four";
@@ -86,12 +86,13 @@ TEST(SecondsOfProduct, NearestSpeedsAreAveragedByTheirLogarithms) {
                    {{256, 64, 64, transposed_operand::none}, 4e9},
                    {{64, 1024, 64, transposed_operand::none}, 9e9},
                    {{64, 64, 64, transposed_operand::b}, 7e9}};
-  // In the middle of the first two, at distances 1 and 1, and sqrt(1 + 16) from the third.
+  // The shape has a distance of 1 from each of the first two shapes, and of sqrt(1 + 16) from the
+  // third.
   double const logarithm =
       (std::log(1e9) / 1 + std::log(4e9) / 1 + std::log(9e9) / 17) / (1 + 1 + 1.0 / 17);
   EXPECT_NEAR(speed_of(machine, {.rows = 128, .columns = 64, .inner = 64}), std::exp(logarithm), 1);
   EXPECT_NEAR(speed_of(machine, {128, 64, 64, transposed_operand::b}), 7e9, 1);
-  // A length outside counts as the nearest measured length: 8 and 32 as 64, 10^6 as 256.
+  // A length outside the range counts as the nearest measured length: 8 and 32 as 64, 10^6 as 256.
   EXPECT_NEAR(speed_of(machine, {.rows = 8, .columns = 32, .inner = 64}), 1e9, 1);
   EXPECT_NEAR(speed_of(machine, {.rows = 1'000'000, .columns = 1, .inner = 1}), 4e9, 1);
 }
@@ -100,7 +101,7 @@ TEST(SecondsOfProduct, TheEighthNearestSpeedIsTheLast) {
   machine machine;
   auto& type = machine.element_types.emplace_back();
   type.name = "float";
-  // Distances 1, 1, 2, 2, ... 5, 5 from 2^10; the two farthest do not count.
+  // The distances from 2^10 are 1, 1, 2, 2, ... 5, 5; the two farthest shapes do not count.
   for (std::size_t i = 1; i <= 5; ++i)
     for (std::size_t const rows : {std::size_t{1024} << i, std::size_t{1024} >> i})
       type.products.push_back({{rows, 8, 8, transposed_operand::none}, i == 5 ? 1e3 : 1e9});

@@ -91,7 +91,7 @@ TEST(MachineFile, EveryDigitOfRandomMachinesIsReadAgain) {
   }
 }
 
-// The numbers of another reader of JSON.
+// Reads the file with another reader of JSON, and compares names and values of fields.
 TEST(MachineFile, FieldsHaveTheNamesOfTheMembers) {
   auto const value = json::parse(text_of(random_machine::complete()));
   EXPECT_EQ(value["plait_machine"], 1);
@@ -182,8 +182,7 @@ TEST(MachineFile, AFileWithoutMeasurementsIsReadToo) {
   EXPECT_EQ(read, expected);
 }
 
-// ---- Wrong files
-// ---------------------------------------------------------------------------------
+// ---- Wrong files ----
 
 /// Calls visit(value, path) for each value within `value`; `visit` may change it.
 void for_each_value(json& value, std::string const& path,
@@ -408,7 +407,7 @@ TEST(MachineFile, OtherTextsAreRefused) {
       "");
 }
 
-// Each text is read or refused; what is read can be written, and is then read again.
+// Each text is read or refused. A machine that was read can be written and read again.
 void expect_read_or_refused(std::string const& text) {
   try {
     auto const read = parsed(text);
@@ -439,8 +438,7 @@ TEST(MachineFile, DamagedFilesAreReadOrRefused) {
   }
 }
 
-// ---- Wrong machines
-// ------------------------------------------------------------------------------
+// ---- Wrong machines ----
 
 TEST(MachineFile, AMachineThatCannotBeReadIsNotWritten) {
   auto const folder = scratch("folder");
@@ -487,7 +485,7 @@ TEST(MachineFile, AMachineThatCannotBeReadIsNotWritten) {
       "");
 }
 
-// The largest matrices take the most room in a file.
+// Writes and reads a machine with large matrices, which take the most room in a file.
 TEST(MachineFile, ManyRanksFit) {
   auto large = random_machine::complete();
   large.collectives.clear();

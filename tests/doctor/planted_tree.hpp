@@ -19,7 +19,8 @@ namespace planted {
 /// A file of a tree: its absolute path below the tree's root, and its text.
 using file = std::pair<std::string, std::string>;
 
-/// The files of a host without a fault: 4 cpus on 2 NUMA nodes, one of control groups of version 2.
+/// Returns the files of a host without a fault, which has 4 cpus on 2 NUMA nodes, and control
+/// groups of version 2.
 inline std::initializer_list<file> healthy_files() {
   static std::initializer_list<file> const all{
       {"/proc/thread-self/status", "Name:\tplait\nCpus_allowed_list:\t0-3\n"},
@@ -74,13 +75,13 @@ inline std::initializer_list<file> healthy_files() {
   return all;
 }
 
-/// A folder with such files, which the destructor removes.
+/// A folder with a tree of files; the destructor removes it.
 class tree {
  public:
   tree() : tree(healthy_files()) {}
   explicit tree(std::initializer_list<file> files) {
     static int count = 0;
-    // Memory is faster than a disk.
+    // Files in memory are faster than files on a disk.
     std::filesystem::path const memory = "/dev/shm";
     root_ = (std::filesystem::exists(memory) ? memory : std::filesystem::temp_directory_path()) /
             ("plait_doctor_" + std::to_string(::getpid()) + "_" + std::to_string(count++));
@@ -113,7 +114,8 @@ class tree {
   std::filesystem::path root_;
 };
 
-/// Takes the rights of root from the process for a while, so that files can be forbidden.
+/// Takes the rights of root from the process while the object exists, because root may read every
+/// file.
 class as_ordinary_user {
  public:
   as_ordinary_user() {
@@ -130,7 +132,8 @@ class as_ordinary_user {
   bool was_root_ = ::geteuid() == 0, is_right_ = true;
 };
 
-/// The settings of a rank on a host that has the files of `of`; its BLAS suits the processor.
+/// Returns the settings of a rank on a host that has the files of `of`; the BLAS suits the
+/// processor.
 inline plait::ext::host_settings read(tree const& of, int rank, std::string const& host) {
   auto out = plait::ext::read_host_settings(of.files(),
                                             {.rank = rank,

@@ -67,7 +67,7 @@ int nvmlDeviceGetMaxPcieLinkGeneration(device* of, unsigned* out) {
   return put(of->most_generation, out);
 }
 int nvmlDeviceGetPersistenceMode(device* of, unsigned* out) { return put(of->is_persistent, out); }
-// Only the older name exists, as in drivers before 2023.
+// The library has only the older name of this function, as drivers before 2023.
 int nvmlDeviceGetCurrentClocksThrottleReasons(device* of, unsigned long long* out) {
   return put(of->clock_causes, out);
 }

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-// A pretended library of NVIDIA's management functions, which tests load in place of NVML.
+// A pretended NVML, which tests load in place of the library of NVIDIA's driver.
 namespace pretended_nvml {
 
 /// A device that the library pretends to have.
@@ -14,7 +14,7 @@ struct device {
   unsigned lanes = 16, most_lanes = 16, generation = 5, most_generation = 5, is_persistent = 1,
            is_cut = 0;
   unsigned long long clock_causes = 0, corrected_errors = 0, uncorrected_errors = 0;
-  /// Pairs of the number of a process and its bytes.
+  /// The processes that use the device: pairs of the number of a process and its bytes.
   std::vector<std::array<unsigned long long, 2>> processes{};
   /// The results for access to the other devices, in the order of the devices.
   std::vector<int> read_status{}, write_status{};
@@ -25,7 +25,7 @@ struct state {
   std::vector<device> devices{};
   int starts = 0, stops = 0;
   int error_of_start = 0, error_of_mig = 0, error_of_all = 0;
-  bool is_growing = false;  ///< each question for processes finds more of them than the one before
+  bool is_growing = false;  ///< true: each query for processes finds more than the previous query
 };
 
 }  // namespace pretended_nvml

@@ -92,7 +92,7 @@ TEST(Versions, ThatAreUnknownAreNotes) {
     auto const found = each.rule(all);
     ASSERT_EQ(found.size(), 1u);
     EXPECT_EQ(found[0].severity, finding_severity::note);
-    EXPECT_EQ(found[0].measured, std::string(each.what) + ": not looked at (no answer)");
+    EXPECT_EQ(found[0].measured, std::string(each.what) + ": not checked (no answer)");
     EXPECT_EQ(found[0].ranks, (ranks{1, 3}));
     EXPECT_EQ(found[0].host, "");  // they are on two hosts
     EXPECT_TRUE(each.rule({}).empty());
@@ -130,7 +130,7 @@ TEST(Clock, IsComparedBetweenHosts) {
   found = rules::unlike_clock({all[2], all[3]});
   ASSERT_EQ(found.size(), 2u);
   EXPECT_EQ(found[0].severity, finding_severity::note);
-  EXPECT_EQ(found[1].measured, "clock of the host: not looked at (not read)");
+  EXPECT_EQ(found[1].measured, "clock of the host: not checked (not read)");
 }
 
 TEST(SharedMemory, NeedsSpaceForEachProcessOfAHost) {
@@ -156,7 +156,7 @@ TEST(SharedMemory, ThatIsMissingIsANote) {
   tree.remove("/dev/shm");
   auto of = plait::ext::read_host_settings(tree.files(), {.rank = 3, .host = "a"});
   EXPECT_EQ(rules::shared_memory({of})[0].text(),
-            "rank 3 (host a): space of /dev/shm: not looked at (/dev/shm: missing)");
+            "rank 3 (host a): space of /dev/shm: not checked (/dev/shm: missing)");
 }
 
 TEST(Loopback, IsRightOnOneHost) {
@@ -180,7 +180,7 @@ TEST(Interfaces, AreNamedByTheProgramOrByTheDefaultRoute) {
   auto const found = rules::unlike_mtu(all);
   ASSERT_EQ(found.size(), 1u);
   EXPECT_EQ(found[0].text(),
-            "rank 1 (host a): size of packets (MTU): not looked at (the host has no interface "
+            "rank 1 (host a): size of packets (MTU): not checked (the host has no interface "
             "'ib9')");
   // Interfaces of ranks on one host do not matter.
   EXPECT_TRUE(rules::unlike_mtu({all[0], all[1]}).empty());
@@ -195,7 +195,7 @@ TEST(Interfaces, WithoutASpeedAreNotes) {
   ASSERT_EQ(found.size(), 1u);
   EXPECT_EQ(found[0].ranks, (ranks{0, 1}));
   EXPECT_EQ(found[0].measured,
-            "speed of the network interface: not looked at (/sys/class/net/eth0/speed: not known "
+            "speed of the network interface: not checked (/sys/class/net/eth0/speed: not known "
             "to the driver)");
 }
 
@@ -207,7 +207,7 @@ TEST(LockedMemory, HasNoLimitOnlyForRdma) {
   EXPECT_TRUE(rules::locked_memory({planted::read(tree, 0, "a")}).empty());
   tree.remove("/sys/class");
   EXPECT_EQ(rules::locked_memory({planted::read(tree, 0, "a")})[0].measured,
-            "limit of locked memory: not looked at (/sys/class/infiniband: missing)");
+            "limit of locked memory: not checked (/sys/class/infiniband: missing)");
 }
 
 TEST(OpenFiles, GrowWithTheProcesses) {

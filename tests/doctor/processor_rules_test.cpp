@@ -76,16 +76,16 @@ TEST(SharedCpu, SaysThatTheCpusAreUnknown) {
     ASSERT_EQ(found.size(), 1u) << text;
     EXPECT_EQ(found[0].severity, finding_severity::note);
     EXPECT_EQ(found[0].ranks, ranks{4});
-    EXPECT_NE(found[0].measured.find("not looked at (/proc/thread-self/status: garbage: "),
+    EXPECT_NE(found[0].measured.find("not checked (/proc/thread-self/status: garbage: "),
               std::string::npos);
   }
   tree.remove("/proc/thread-self/status");
   EXPECT_EQ(rules::shared_cpu({planted::read(tree, 4, "a")})[0].measured,
-            "cpus of a rank: not looked at (/proc/thread-self/status: missing)");
+            "cpus of a rank: not checked (/proc/thread-self/status: missing)");
 }
 
-// Hall's theorem by counting: ranks share a cpu exactly if some set of ranks has fewer cpus than
-// members.
+// Checks Hall's condition for every set of ranks: ranks must share a cpu if and only if some set of
+// ranks has fewer cpus than members.
 bool must_share(std::vector<std::vector<int>> const& cpus) {
   for (unsigned set = 1; set < 1u << cpus.size(); ++set) {
     std::vector<int> all;
@@ -126,14 +126,14 @@ TEST(BlasThreads, FindsMoreThreadsThanCpus) {
   EXPECT_EQ(found[0].id, "blas-threads");
   EXPECT_TRUE(rules::blas_threads(bound_to({{0, 1}, {2, 3}}, 2)).empty());
   EXPECT_TRUE(rules::blas_threads(bound_to({{0, 1}, {0, 1}}, 1)).empty());
-  // Without threads the cause is that ranks share a cpu, which is another rule.
+  // With one thread for each rank, the ranks share a cpu, which the rule shared_cpu finds.
   EXPECT_TRUE(rules::blas_threads(bound_to({{0}, {0}}, 1)).empty());
   // One rank with more threads than cpus.
   found = rules::blas_threads(bound_to({{0}, {1, 2}}, 2));
   ASSERT_EQ(found.size(), 1u);
   EXPECT_EQ(found[0].measured, "1 rank with 2 BLAS threads may use cpu 0 only");
   EXPECT_EQ(found[0].expected, "at most 1 thread");
-  // A made-up number of threads takes no time.
+  // The rule is fast for any number of threads.
   EXPECT_EQ(rules::blas_threads(bound_to({{0, 1}}, plait::ext::no_limit)).size(), 1u);
 }
 
@@ -168,7 +168,7 @@ TEST(BlasThreads, SaysWhatIsUnknown) {
     EXPECT_EQ(found[i].severity, finding_severity::note);
     EXPECT_EQ(found[i].ranks, ranks{static_cast<int>(i)});
     EXPECT_EQ(found[i].measured,
-              "threads of matrix products: not looked at (" + std::string(whys[i]) + ")");
+              "threads of matrix products: not checked (" + std::string(whys[i]) + ")");
   }
 }
 
@@ -187,7 +187,7 @@ TEST(BlasCode, ComparesTheCodeWithTheProcessor) {
   EXPECT_TRUE(rules::blas_code(all).empty());
   all[0].blas_code = reading<std::string>::unknown("MKL does not say it");
   EXPECT_EQ(rules::blas_code(all)[0].text(),
-            "rank 0 (host a): code of matrix products: not looked at (MKL does not say it)");
+            "rank 0 (host a): code of matrix products: not checked (MKL does not say it)");
 }
 
 TEST(NumaMemory, NeedsNoNumbersOnOneNode) {
@@ -197,7 +197,7 @@ TEST(NumaMemory, NeedsNoNumbersOnOneNode) {
   EXPECT_TRUE(rules::numa_memory({planted::read(tree, 0, "a")}).empty());
   tree.remove("/sys/devices/system/node");
   EXPECT_EQ(rules::numa_memory({planted::read(tree, 0, "a")})[0].measured,
-            "memory on other NUMA nodes: not looked at (/sys/devices/system/node: missing)");
+            "memory on other NUMA nodes: not checked (/sys/devices/system/node: missing)");
   tree.plant("/sys/devices/system/node/node0/cpulist", "x");
   EXPECT_EQ(rules::numa_memory({planted::read(tree, 0, "a")})[0].severity, finding_severity::note);
 }
@@ -229,7 +229,7 @@ TEST(StealTime, CountsFromAnEarlierReading) {
   auto backwards = earlier;
   backwards.count_from(planted::read(tree, 0, "a"));
   EXPECT_EQ(rules::steal_time({backwards})[0].measured,
-            "time that the hypervisor gives to other machines: not looked at (a counter became "
+            "time that the hypervisor gives to other machines: not checked (a counter became "
             "smaller between two readings)");
 }
 

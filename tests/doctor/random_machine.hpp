@@ -17,7 +17,7 @@ namespace random_machine {
 using plait::ext::machine;
 using plait::ext::machine_link;
 
-/// Makes valid machines, each with other numbers; every member has a random value.
+/// Makes valid machines in which every member has a random value.
 class generator {
  public:
   explicit generator(unsigned seed) : random_(seed) {}
@@ -47,12 +47,12 @@ class generator {
     return std::uniform_int_distribution<std::size_t>(least, most)(random_);
   }
 
-  /// A number whose logarithm is uniform, with as many digits as a double has.
+  /// Returns a number with a uniformly distributed logarithm and all digits of a double.
   double real(double least, double most) {
     return std::exp(std::uniform_real_distribution(std::log(least), std::log(most))(random_));
   }
 
-  /// A text that no other call with another `index` returns.
+  /// Returns a text that no call with another `index` returns.
   std::string text(std::size_t index = 0) {
     static constexpr char const* parts[]{
         "a", " ",   "\"", "\\", "\n", "\x1b[2J", "\xc3\xa4", "\xe6\xb8\xac", "\xf0\x9f\x90\x8c",

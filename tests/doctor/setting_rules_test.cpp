@@ -20,16 +20,16 @@ using plait::ext::host_settings;
 
 using rule_function = std::vector<finding> (*)(std::vector<host_settings> const&);
 
-/// A fault of a machine, as it shows in files, and the finding that it must give.
+/// A fault of a machine, the files that show the fault, and the finding that a rule must return.
 struct fault {
   rule_function rule;
   std::string id;
   std::vector<planted::file> files;  ///< the files of a machine with the fault
-  std::string file;                  ///< the file that the rule cannot do without
+  std::string file;                  ///< a file that the rule needs
   finding_severity severity;
   std::string measured, expected, what_to_do;
-  /// A text that the kernel does not write. Any word is a governor or a version, so there it is an
-  /// empty line.
+  /// A text that the kernel never writes to the file. In files that may contain any word, such as
+  /// the name of a governor, it is an empty line.
   std::string garbage = "\xff\x01 no text of a kernel";
   std::vector<planted::file> on_both{};  ///< files of the machine without the fault, too
 };
@@ -75,7 +75,7 @@ std::vector<fault> const& faults() {
        {{"/sys/devices/system/cpu/cpu2/cpufreq/scaling_governor", "powersave\n"}},
        "/sys/devices/system/cpu/cpu3/cpufreq/scaling_governor",
        finding_severity::slow,
-       "the clock of processors is governed by 'powersave'",
+       "the clock governor of the processors is 'powersave'",
        "'performance'",
        "run `cpupower frequency-set -g performance` as root",
        "\n"},
@@ -203,7 +203,7 @@ void expect_unread(std::vector<finding> const& found, fault const& about, std::s
     EXPECT_EQ(each.severity, finding_severity::note);
     EXPECT_EQ(each.ranks, std::vector<int>{1});
     EXPECT_EQ(each.host, "b");
-    is_found = is_found || (each.measured.find(": not looked at (") != std::string::npos &&
+    is_found = is_found || (each.measured.find(": not checked (") != std::string::npos &&
                             each.measured.find(about.file + ": " + why) != std::string::npos);
   }
   EXPECT_TRUE(is_found) << about.file << " " << why << "; found:\n" << all;
@@ -260,7 +260,7 @@ TEST(SettingRules, SayThatAFileIsMissing) {
     // A folder without this file does not describe an interface.
     ASSERT_EQ(found.size(), 1u);
     EXPECT_EQ(found[0].measured,
-              "interface of the job: not looked at (the host has no interface 'eth0')");
+              "interface of the job: not checked (the host has no interface 'eth0')");
   }
 }
 
@@ -309,7 +309,7 @@ TEST(SettingRules, AreAllAppliedByCheckSettings) {
   }
 }
 
-/// Changes a text in one of several ways: random bytes, cut off, digits that become many, ...
+/// Changes a text in random ways: cuts it off, or inserts digits or random bytes, for example.
 std::string mutated(std::string text, std::mt19937& random) {
   auto const below = [&](std::size_t most) { return random() % std::max<std::size_t>(most, 1); };
   for (auto times = 1 + below(3); times > 0; --times) {

@@ -13,14 +13,15 @@ namespace plait::ext {
 /// The library of matrix products (BLAS) of a program.
 struct blas_facts {
   reading<std::string> version{};  ///< such as "OpenBLAS 0.3.21 DYNAMIC_ARCH"
-  /// The processor for which the running code was written, by OpenBLAS's names: "SkylakeX".
+  /// The processor for which the running kernels were written, by its name in OpenBLAS, such as
+  /// "SkylakeX".
   reading<std::string> code{};
-  reading<std::uint64_t> threads{};  ///< threads that a product may use
+  reading<std::uint64_t> threads{};  ///< number of threads that a matrix product may use
 
   /// Asks the library that is loaded in this process, if it is OpenBLAS.
   ///
-  /// Errors:  none; facts of another library, or of an OpenBLAS that is linked statically, are
-  ///          unknown, and the caller may set them.
+  /// Errors:  none; if the library is not OpenBLAS, or is linked statically, the facts are unknown,
+  ///          and the caller may set them.
   /// Threads: any, but not while another thread changes OpenBLAS's settings.
   [[nodiscard]] [[gnu::cold]] static blas_facts of_program();
 };

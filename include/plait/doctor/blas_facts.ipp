@@ -25,12 +25,15 @@ PLAIT_DECL blas_facts blas_facts::of_program() {
   }
   int const count = threads();
   if (count > 0) out.threads = static_cast<std::uint64_t>(count);
-  else out.threads = reading<std::uint64_t>::unknown("OpenBLAS does not know its threads");
+  else
+    out.threads =
+        reading<std::uint64_t>::unknown("this OpenBLAS does not report its number of threads");
   if (auto text = text_of("openblas_get_config"); !text.empty()) out.version = std::move(text);
-  else out.version = reading<std::string>::unknown("this OpenBLAS does not say its version");
+  else out.version = reading<std::string>::unknown("this OpenBLAS does not report its version");
   if (auto text = text_of("openblas_get_corename"); !text.empty() && text != "Unknown")
     out.code = std::move(text);
-  else out.code = reading<std::string>::unknown("this OpenBLAS does not say which code it runs");
+  else
+    out.code = reading<std::string>::unknown("this OpenBLAS does not report which kernels it runs");
   return out;
 }
 

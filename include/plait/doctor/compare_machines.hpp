@@ -32,8 +32,8 @@ struct machine_comparison {
 };
 
 /// Compares two measurements of a machine: speeds, times, sizes of memory, numbers of devices. A
-/// number counts if both machines have it. Numbers of ranks and of pairs of ranks count only if
-/// both machines have the same ranks on the same hosts.
+/// number is compared if both machines have it. Numbers of ranks and of pairs of ranks are compared
+/// only if both machines have the same ranks on the same hosts.
 ///
 /// Cost:    proportional to the size of the machines.
 /// Threads: any.

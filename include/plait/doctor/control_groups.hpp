@@ -13,36 +13,37 @@ namespace plait::detail::doctor {
 
 /// A line of /proc/self/mountinfo.
 struct mount {
-  /// `folder`: the folder of the file system that is visible at `at`; "/" for all of it.
+  /// `folder`: the folder of the file system that is mounted at `at`; "/" for its root.
   std::string folder{}, at{}, type{}, options{};
 };
 
-/// Reads the lines of a mountinfo; a line that is too short is garbage.
+/// Reads the lines of a mountinfo file. `path`: the name of the file in the reason why the result
+/// is unknown, for example because a line is too short.
 [[nodiscard]] reading<std::vector<mount>> mounts_in(std::string const& text,
                                                     std::string const& path);
 
-/// The control groups (cgroups) that limit this process in one respect.
+/// The control groups (cgroups) that limit one resource of this process: processors or memory.
 struct group_folders {
   int version = 0;  ///< 1 or 2; 0 if the system has no control groups for this
-  /// The folder of the process's own group first, then the folders above it, up to the mount.
+  /// The folder of the process's own group, then its parent folders, up to the mount.
   std::vector<std::string> folders{};
 };
 
-/// Finds the groups of the controller "cpu" or "memory". The system has version 1, version 2, or
-/// both, in which case a controller belongs to one of them.
+/// Finds the groups of the controller "cpu" or "memory". A system has control groups of version 1,
+/// of version 2, or of both. If it has both, each controller belongs to one of the versions.
 [[nodiscard]] [[gnu::cold]] reading<group_folders> groups_of(system_files const& files,
                                                              std::string_view controller);
 
-/// The least limit over a list of groups, and the folder of the group that has it.
+/// The least limit of several groups, and the folder of the group that has this limit.
 struct least_limit {
   double value = 0;
   std::string folder{};
 };
 
-/// Returns the least quota in processors; infinite without a quota.
+/// Returns the least quota in processors; infinity if no group has a quota.
 [[nodiscard]] [[gnu::cold]] reading<least_limit> least_quota(system_files const& files,
                                                              group_folders const& groups);
-/// Returns the least limit in bytes; no_limit without a limit.
+/// Returns the least limit in bytes; no_limit if no group has a limit.
 [[nodiscard]] [[gnu::cold]] reading<std::uint64_t> least_memory(system_files const& files,
                                                                 group_folders const& groups);
 

@@ -117,8 +117,9 @@ PLAIT_DECL reading<group_folders> groups_of(system_files const& files,
       garbage_in(group_path, concat({"it has no group of the controller '", controller, "'"})));
 }
 
-// Returns "" for a limit that a folder of version 2 does not have: the folder of the mount has no
-// limits if it is the root of all groups, and other folders have none if the controller is off.
+// Returns the text of a limit, or "" if the folder of a group of version 2 does not have this
+// limit: the root of all groups has no limits, and another group has no limits of a controller that
+// is off.
 PLAIT_DECL reading<std::string> text_of_limit(system_files const& files,
                                               group_folders const& groups,
                                               std::string const& folder, std::string const& name,

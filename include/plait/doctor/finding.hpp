@@ -13,7 +13,7 @@ namespace plait::ext {
 /// The consequence of a finding for a job.
 enum class finding_severity : int {
   note,  ///< something to know, such as a file that could not be read
-  slow,  ///< a job is slower than it could be, or its ranks do not compute the same
+  slow,  ///< a job is slower than it could be, or its ranks compute different bits
   fails  ///< a job fails or hangs
 };
 
@@ -35,7 +35,7 @@ enum class finding_severity : int {
 /// Errors:  std::bad_alloc.
 /// Threads: as for a std::string.
 struct finding {
-  /// The name of the rule, of small letters and '-'; docs explain each one.
+  /// The name of the rule, in lower-case letters and '-'. docs/design/doctor.md lists all rules.
   std::string id{};
   finding_severity severity = finding_severity::note;
   std::vector<int> ranks{};  ///< the ranks concerned, ascending; empty: all ranks
@@ -43,7 +43,7 @@ struct finding {
   /// The measured value and the expected value, as parts of a sentence. `expected` is empty if
   /// there is nothing to compare with.
   std::string measured{}, expected{};
-  std::string what_to_do{};  ///< an advice, as part of a sentence; "" if there is none
+  std::string what_to_do{};  ///< advice, as part of a sentence; "" if there is none
 
   /// Returns the finding as one sentence, on one line, without a full stop.
   [[nodiscard]] [[gnu::cold]] std::string text() const;
@@ -58,7 +58,7 @@ struct finding {
 namespace plait::detail::doctor {
 
 /// Returns a text as a JSON string, in quotes. Bytes that are not UTF-8 and characters that would
-/// change a terminal are written as visible escapes.
+/// control a terminal are written as visible escapes.
 [[nodiscard]] [[gnu::cold]] std::string json_string(std::string_view text);
 
 }  // namespace plait::detail::doctor

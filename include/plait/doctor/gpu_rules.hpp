@@ -8,34 +8,35 @@
 #include "plait/doctor/finding.hpp"
 #include "plait/doctor/host_settings.hpp"
 
-// Rules about the GPUs of ranks; see processor_rules.hpp. Ranks that use no GPU are left out.
+// Rules about the GPUs of ranks; see processor_rules.hpp. The rules ignore ranks that use no GPU.
 namespace plait::ext::setting_rules {
 
-/// Finds pairs of ranks of a host whose GPUs cannot access each other's memory.
+/// Finds pairs of ranks of a host whose GPUs cannot access each other's memory (peer access).
 [[nodiscard]] [[gnu::cold]] std::vector<finding> gpu_peers(std::vector<host_settings> const& all);
 
 /// Finds GPUs whose PCI Express link has fewer lanes, or an older generation, than the device and
-/// its slot can have. An idle device may lower the generation to save power, so a lower generation
-/// of an idle device is a note.
+/// its slot support. An idle device may lower the generation to save power, so an older generation
+/// is only a note while the device is idle.
 [[nodiscard]] [[gnu::cold]] std::vector<finding> gpu_lanes(std::vector<host_settings> const& all);
 [[nodiscard]] [[gnu::cold]] std::vector<finding> gpu_generation(
     std::vector<host_settings> const& all);
 
-/// Finds GPUs whose clock is lowered, with the cause. A limit of power, and a clock that a person
-/// has set, are notes.
+/// Finds GPUs whose clock is lowered, and names the causes. The finding is a note if the cause is
+/// the power limit, a clock that a user has set, or a display.
 [[nodiscard]] [[gnu::cold]] std::vector<finding> gpu_clock(std::vector<host_settings> const& all);
 
-/// Finds GPUs with errors of memory (ECC) since the driver was loaded; corrected errors are notes.
+/// Finds GPUs that had memory errors (ECC) since the driver was loaded; corrected errors are a
+/// note.
 [[nodiscard]] [[gnu::cold]] std::vector<finding> gpu_errors(std::vector<host_settings> const& all);
 
-/// Finds GPUs that are cut into instances (MIG).
+/// Finds GPUs that are partitioned into instances (MIG).
 [[nodiscard]] [[gnu::cold]] std::vector<finding> gpu_instances(
     std::vector<host_settings> const& all);
 
-/// Finds GPUs with memory that belongs to processes other than the ranks of the host.
+/// Finds GPUs on which processes other than the job's ranks use memory.
 [[nodiscard]] [[gnu::cold]] std::vector<finding> gpu_memory(std::vector<host_settings> const& all);
 
-/// Finds ranks that use one GPU together.
+/// Finds GPUs that several ranks use.
 [[nodiscard]] [[gnu::cold]] std::vector<finding> gpu_shared(std::vector<host_settings> const& all);
 
 /// Finds GPUs whose driver is unloaded when no program uses them (persistence mode is off).

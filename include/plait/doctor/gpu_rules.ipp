@@ -16,7 +16,7 @@
 
 namespace plait::detail::doctor {
 
-// Asks `rule` for each rank with a GPU, with the device's settings.
+// Calls `rule` for each rank that uses a GPU, with the settings of the GPU.
 PLAIT_DECL std::vector<finding> of_each_gpu(
     all_settings const& all, std::string_view id, std::string_view what,
     function_reference<finding_words(gpu_settings const&, host_settings const&)> rule) {
@@ -100,7 +100,9 @@ PLAIT_DECL std::vector<finding> gpu_lanes(std::vector<host_settings> const& all)
         return {.measured = concat({"the PCI Express link of ", detail::doctor::name_of(gpu),
                                     " has ", gpu.lanes.value(), " lanes"}),
                 .expected = concat({gpu.most_lanes.value()}),
-                .what_to_do = "check that the card sits firmly, and the slot's lanes in the BIOS"};
+                .what_to_do =
+                    "check that the card is firmly in its slot, and check the slot's lanes in the "
+                    "BIOS"};
       });
 }
 
@@ -153,7 +155,7 @@ PLAIT_DECL std::vector<finding> gpu_clock(std::vector<host_settings> const& all)
             cause{causes::power_cap, "it is at its power limit",
                   "compare the limit with other hosts (`nvidia-smi -q -d POWER`)",
                   finding_severity::note},
-            cause{causes::applications_clocks, "a person has set its clock",
+            cause{causes::applications_clocks, "a user has set its clock",
                   "reset the clock (`nvidia-smi -rac`) if that is not intended",
                   finding_severity::note},
             cause{causes::display, "a display limits it", "remove the display",
@@ -182,7 +184,7 @@ PLAIT_DECL std::vector<finding> gpu_errors(std::vector<host_settings> const& all
         using words = detail::doctor::finding_words;
         auto const text = [&](std::uint64_t count, char const* kind) {
           return concat({detail::doctor::name_of(gpu), " had ", count, " ", kind,
-                         count == 1 ? " error of memory" : " errors of memory",
+                         count == 1 ? " memory error" : " memory errors",
                          " since its driver was loaded"});
         };
         if (!gpu.uncorrected_errors.is_known())
@@ -197,7 +199,7 @@ PLAIT_DECL std::vector<finding> gpu_errors(std::vector<host_settings> const& all
         if (auto const count = gpu.corrected_errors.value(); count > 0)
           return {.measured = text(count, "corrected"),
                   .expected = "0",
-                  .what_to_do = "watch if the number grows",
+                  .what_to_do = "watch whether the number grows",
                   .severity = finding_severity::note};
         return {};
       });
@@ -211,7 +213,8 @@ PLAIT_DECL std::vector<finding> gpu_instances(std::vector<host_settings> const& 
         if (!gpu.is_cut.is_known())
           return detail::doctor::finding_words::unread(what, gpu.is_cut.problem());
         if (gpu.is_cut.value() == 0) return {};
-        return {.measured = concat({detail::doctor::name_of(gpu), " is cut into instances (MIG)"}),
+        return {.measured =
+                    concat({detail::doctor::name_of(gpu), " is partitioned into instances (MIG)"}),
                 .expected = "a whole GPU",
                 .what_to_do =
                     "turn MIG off (`nvidia-smi -mig 0` as root), or expect the speed of an "

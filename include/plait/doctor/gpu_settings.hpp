@@ -11,7 +11,7 @@
 
 namespace plait::ext {
 
-/// A process that has memory of a GPU.
+/// The number of a process (pid) that uses memory of a GPU, and the bytes that it uses.
 struct gpu_process {
   std::uint64_t process = 0, bytes = 0;
   friend bool operator==(gpu_process const&, gpu_process const&) = default;
@@ -20,12 +20,13 @@ struct gpu_process {
 /// The access of a GPU to the memory of another GPU of the same host.
 struct gpu_peer {
   std::string uuid{};  ///< the other device
-  reading<std::uint64_t>
-      status{};  ///< 0 if both may read and write; else NVML's number of the cause
+  /// 0 if the GPU may read and write the memory of the other device; otherwise NVML's code of the
+  /// cause.
+  reading<std::uint64_t> status{};
   friend bool operator==(gpu_peer const&, gpu_peer const&) = default;
 };
 
-/// The settings of the GPU of a rank, as NVML, the driver's library, describes it.
+/// The settings of a rank's GPU, as reported by NVML, a library of NVIDIA's driver.
 struct gpu_settings {
   std::string uuid{}, bus{};
   reading<std::string> name{}, driver{};
@@ -33,9 +34,9 @@ struct gpu_settings {
   reading<std::uint64_t> lanes{}, most_lanes{}, generation{}, most_generation{};
   /// The causes of lower clocks, as bits; see gpu_clock_causes.
   reading<std::uint64_t> clock_causes{};
-  reading<std::uint64_t> corrected_errors{},
-      uncorrected_errors{};  ///< ECC, since the driver's load
-  /// 1 if the device is cut into instances (MIG); 0 also if it cannot be.
+  /// The numbers of memory errors (ECC) since the driver was loaded.
+  reading<std::uint64_t> corrected_errors{}, uncorrected_errors{};
+  /// 1 if the device is partitioned into instances (MIG); 0 if it is not, or does not support MIG.
   reading<std::uint64_t> is_cut{};
   reading<std::uint64_t> is_persistent{};
   reading<std::vector<gpu_process>> processes{};
@@ -55,10 +56,9 @@ inline constexpr std::uint64_t idle = 0x1, applications_clocks = 0x2, power_cap 
 ///
 /// `bus`: PCI bus address, as CUDA writes it. `library`: name or path of NVML.
 ///
-/// Cost:    loads the library and starts it, up to a second; then some 20 calls.
-/// Errors:  none but std::bad_alloc. If the library or the device is missing, the result is
-///          unknown; if one question fails or the library lacks its function, this value is
-///          unknown.
+/// Cost:    loads and starts the library in up to a second, and then makes about 20 calls.
+/// Errors:  none except std::bad_alloc. If the library or the device is missing, the result is
+///          unknown. If a query fails or the library lacks its function, only its value is unknown.
 /// Threads: any.
 [[nodiscard]] [[gnu::cold]] reading<gpu_settings> read_gpu(std::string const& bus,
                                                            std::string const& library);

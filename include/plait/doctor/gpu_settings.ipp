@@ -149,7 +149,7 @@ PLAIT_DECL std::string nvml_library::error_text(int code) const {
   return concat({"NVML: ", text == nullptr ? "error" : escaped(text), " (", code, ")"});
 }
 
-// Returns 0 for a property that the device cannot have.
+// Returns 1 if the device is partitioned (MIG), and 0 if it is not or does not support MIG.
 PLAIT_DECL reading<std::uint64_t> nvml_is_cut(nvml_library const& nvml, nvml_device device) {
   using result = reading<std::uint64_t>;
   if (nvml.call.instances == nullptr) return result::unknown(nvml_library::no_function);
@@ -164,7 +164,7 @@ PLAIT_DECL reading<std::vector<gpu_process>> nvml_processes(nvml_library const& 
                                                             nvml_device device) {
   using result = reading<std::vector<gpu_process>>;
   if (nvml.call.processes == nullptr) return result::unknown(nvml_library::no_function);
-  // The list may grow between two calls, so there is room for more than it had.
+  // More processes may start between two calls, so each call has room for more than NVML reported.
   std::vector<nvml_process> found(64);
   for (int i = 0; i < 4; ++i) {
     auto count = static_cast<unsigned>(found.size());
@@ -172,7 +172,7 @@ PLAIT_DECL reading<std::vector<gpu_process>> nvml_processes(nvml_library const& 
     if (code == 0) {
       std::vector<gpu_process> out;
       for (unsigned each = 0; each < count && each < found.size(); ++each) {
-        // NVML has the greatest number for memory that it does not know, for example under WSL.
+        // NVML writes the greatest number if it does not know the memory, for example under WSL.
         bool const is_known = found[each].bytes != ~0ull;
         out.push_back({found[each].process, is_known ? found[each].bytes : 0});
       }

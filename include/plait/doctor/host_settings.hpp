@@ -18,7 +18,7 @@ namespace plait::ext {
 /// The value of a limit on bytes or files that is not set.
 inline constexpr std::uint64_t no_limit = std::numeric_limits<std::uint64_t>::max();
 
-/// A node of a machine's memory (NUMA) and the processors next to it.
+/// A NUMA node of a host: the number of a part of its memory, and the processors next to it.
 struct numa_node {
   int number = 0;
   std::vector<int> cpus{};
@@ -30,22 +30,23 @@ struct network_interface {
   std::string name{};
   bool is_loopback = false;
   reading<std::uint64_t> mtu_bytes{};
-  reading<std::uint64_t> megabits{};  ///< its speed in 10^6 bits per second
+  reading<std::uint64_t> megabits{};  ///< speed in 10^6 bits per second
   friend bool operator==(network_interface const&, network_interface const&) = default;
 };
 
-/// The quota of processor time of a process, from its control group (cgroup) and the groups above.
+/// The quota of processor time of a process, from its control group (cgroup) and the groups
+/// above it.
 struct cpu_quota {
   double cpus = 0;      ///< the least quota, in processors; infinite if there is none
   std::string group{};  ///< the folder of the group with this quota; processes may share it
-  /// Periods in which the group had work to do, and periods in which it was stopped because the
-  /// quota was used up; 0 without a quota.
+  /// The number of periods in which the group had work to do, and of the periods in which it was
+  /// stopped because the quota was used up; 0 without a quota.
   reading<std::uint64_t> periods{}, throttled_periods{};
   friend bool operator==(cpu_quota const&, cpu_quota const&) = default;
 };
 
-/// The settings of one rank, of its process and of its host, as they were read. Rules compare them;
-/// see setting_rules.hpp.
+/// The settings of one rank, of its process and of its host. read_host_settings fills them in, and
+/// the rules of setting_rules.hpp compare them.
 ///
 /// Units:   bytes, unless a name says otherwise. Limits that are not set are no_limit.
 struct host_settings {
@@ -56,23 +57,23 @@ struct host_settings {
   // Processors and memory.
   reading<std::vector<int>> cpus{};  ///< processors on which this rank may run (affinity)
   reading<cpu_quota> quota{};
-  reading<std::vector<std::string>> governors{};  ///< governors of `cpus`, each once
-  /// Time since the host's start that its processors counted, and the part that its hypervisor gave
-  /// to other machines (steal time), in ticks of /proc/stat.
+  reading<std::vector<std::string>> governors{};  ///< clock governors of `cpus`, each once
+  /// The time of all processors since the start of the host, and the part of this time that the
+  /// hypervisor gave to other virtual machines (steal time), in ticks of /proc/stat.
   reading<std::uint64_t> ticks{}, stolen_ticks{};
   reading<std::uint64_t> swap_bytes{};          ///< swap that is in use on the host
   reading<std::uint64_t> own_swap_bytes{};      ///< memory of this process that is in swap
   reading<std::uint64_t> memory_bytes{};        ///< memory of the host
   reading<std::uint64_t> memory_limit_bytes{};  ///< the least limit of the process's control groups
   reading<std::vector<numa_node>> numa_nodes{};
-  /// Memory of this process on each node, indexed by the node's number; files are not counted.
+  /// Memory of this process on each node, indexed by the node's number, without mapped files.
   reading<std::vector<std::uint64_t>> bytes_on_node{};
   reading<std::string> processor{};        ///< such as "Intel(R) Xeon(R) Processor"
   reading<std::string> processor_flags{};  ///< words such as "avx2", separated by blanks
   bool is_amd = false;
 
   // The library of matrix products.
-  reading<std::string> blas_code{};  ///< the processor for which the running code was written
+  reading<std::string> blas_code{};  ///< see blas_facts::code
   reading<std::uint64_t> blas_threads{};
 
   // Versions; "none" if a rank does not use the library.
@@ -89,42 +90,44 @@ struct host_settings {
   bool uses_gpu = false;
   reading<gpu_settings> gpu{};  ///< the rank's device
 
-  /// Makes counters (ticks, periods of the quota) count from `earlier` on, an earlier reading of
-  /// the same rank. A counter that is smaller than before becomes unknown.
+  /// Subtracts the counters (ticks, periods of the quota) of `earlier`, an earlier reading of the
+  /// same rank, so that they count from that time. A counter that is smaller than in `earlier`
+  /// becomes unknown.
   [[gnu::cold]] void count_from(host_settings const& earlier);
   [[nodiscard]] bool has_flag(std::string_view flag) const;
 
   friend bool operator==(host_settings const&, host_settings const&) = default;
 };
 
-/// The facts about a rank that no file of the system has.
+/// The facts about a rank that no file of the system contains.
 struct settings_request {
   int rank = 0;
-  std::string host{};  ///< the name of the rank's host, as plait's other messages have it
+  std::string host{};  ///< the name of the rank's host, as in plait's other messages
   /// The flags of the compiler, see compiler_flags.
-  reading<std::string> build = reading<std::string>::unknown("the program did not say them");
+  reading<std::string> build = reading<std::string>::unknown("the program did not give them");
   blas_facts blas{};  ///< see blas_facts::of_program
   /// Versions of the libraries that the backend uses.
   std::string mpi = "none", nccl = "none", cuda = "none";
   /// The interface on which the backend communicates; if empty, the interface of the default route.
   std::string interface{};
   /// The PCI bus address of the rank's GPU, as CUDA writes it ("0000:3b:00.0"); "" if the rank uses
-  /// none. Read the settings before ranks use their devices: memory in use is memory of others.
+  /// no GPU. Read the settings before ranks use their devices, so that all memory in use belongs to
+  /// other programs.
   std::string gpu_bus{};
-  std::string nvml = "libnvidia-ml.so.1";  ///< the library that describes GPUs
+  std::string nvml = "libnvidia-ml.so.1";  ///< name or path of NVML
 };
 
 /// Reads the settings of the calling thread, its process and its host.
 ///
-/// Cost:    some hundred small files, about 10 ms; with a GPU also the start of NVML.
-/// Errors:  none but std::bad_alloc; a value that cannot be read is unknown, with the reason.
+/// Cost:    reads some hundred small files in about 10 ms; with a GPU also starts NVML.
+/// Errors:  none except std::bad_alloc; a value that cannot be read is unknown, with the reason.
 /// Threads: any. The affinity is the calling thread's.
 [[nodiscard]] [[gnu::cold]] host_settings read_host_settings(system_files const& files,
                                                              settings_request const& request);
 
-/// Returns the compiler, its options that change numbers, and the sets of instructions for which
-/// the calling file was compiled, such as "GNU 12.2.0, -O, AVX2, FMA". Ranks with other flags may
-/// compute other bits.
+/// Returns the compiler of the calling file, the options that change its numbers, and the
+/// instruction sets for which it was compiled, such as "GNU 12.2.0, -O, AVX2, FMA". Ranks with
+/// different flags may compute different bits.
 ///
 /// The function is static because its result depends on the options of each file.
 [[nodiscard]] [[maybe_unused]] static std::string compiler_flags() {

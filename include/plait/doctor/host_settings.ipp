@@ -82,7 +82,7 @@ PLAIT_DECL void read_ticks(system_files const& files, host_settings& out) {
     auto line = std::string_view(text.value()).substr(0, text.value().find('\n'));
     bool is_right = take_word(line) == "cpu";
     std::uint64_t sum = 0, stolen = 0;
-    // Time of guests, which follows, is part of the time of users.
+    // The time of guests, which follows, is already part of the time of users.
     for (int i = 0; i < 8; ++i) {
       auto const number = whole_number(take_word(line));
       is_right = is_right && number && *number <= no_limit - sum;
@@ -128,7 +128,7 @@ PLAIT_DECL reading<std::vector<numa_node>> read_nodes(system_files const& files)
     auto const number = name.starts_with("node") ? whole_number(name.substr(4)) : std::nullopt;
     if (!number || *number > 4095) continue;  // other files
     auto const path = concat({folder, "/", name, "/cpulist"});
-    // The list of a node that has memory only is empty.
+    // A node that has memory but no processors has an empty list.
     auto const list = files.text(path);
     if (!list.is_known()) return result::unknown(list.problem());
     auto cpus = cpu_list(list.value(), path);
@@ -150,7 +150,7 @@ PLAIT_DECL reading<std::vector<std::uint64_t>> read_bytes_on_node(system_files c
   for (std::string_view rest = text.value(); !rest.empty();) {
     auto const line = take_until(rest, '\n');
     if (line.find(" file=") != std::string_view::npos) continue;
-    // A line ends with its size of pages, so there are two passes over its words.
+    // The size of the pages is the last word of a line, so there are two passes over its words.
     std::uint64_t page = 0;
     for (auto words = line; !words.empty();) {
       auto word = take_word(words);
@@ -164,10 +164,10 @@ PLAIT_DECL reading<std::vector<std::uint64_t>> read_bytes_on_node(system_files c
       constexpr std::uint64_t most_pages = std::uint64_t{1} << 44, most_page = 1u << 24;
       if (!node || *node > 4095 || !pages || *pages > most_pages || page == 0 || page > most_page)
         return result::unknown(
-            garbage_in(path, concat({in_quotes(line), " does not say pages and their size"})));
+            garbage_in(path, concat({in_quotes(line), " does not give its pages and their size"})));
       out.resize(std::max(out.size(), static_cast<std::size_t>(*node) + 1));
       auto& sum = out[static_cast<std::size_t>(*node)];
-      // Sums of made-up numbers stay at the greatest one.
+      // A sum that would overflow becomes the greatest number.
       auto const bytes =
           *pages > (no_limit - sum) / (page * 1024) ? no_limit - sum : *pages * page * 1024;
       sum += bytes;
@@ -214,7 +214,7 @@ PLAIT_DECL reading<std::uint64_t> read_limit(system_files const& files, std::str
 
 PLAIT_DECL reading<std::vector<std::string>> read_rdma_devices(system_files const& files) {
   std::string const folder = "/sys/class/infiniband";
-  // Without a driver of such a device there is no folder.
+  // The folder exists only if a driver of such a device is loaded.
   if (files.has("/sys/class") && !files.has(folder)) return std::vector<std::string>{};
   return files.names(folder);
 }
@@ -306,7 +306,7 @@ PLAIT_DECL void host_settings::count_from(host_settings const& earlier) {
   detail::doctor::subtract(ticks, earlier.ticks);
   detail::doctor::subtract(stolen_ticks, earlier.stolen_ticks);
   if (!quota.is_known()) return;
-  // A group that changed in between has counters of its own.
+  // If the group has changed, its counters are not the counters of the earlier group.
   if (!earlier.quota.is_known() || earlier.quota.value().group != quota.value().group) return;
   detail::doctor::subtract(quota.value().periods, earlier.quota.value().periods);
   detail::doctor::subtract(quota.value().throttled_periods,
@@ -333,7 +333,7 @@ PLAIT_DECL host_settings read_host_settings(system_files const& files,
   detail::doctor::read_ticks(files, out);
   detail::doctor::read_memory(files, out);
   out.numa_nodes = detail::doctor::read_nodes(files);
-  // On a machine with one node all memory is on it, and some kernels have no numa_maps.
+  // A host with one node has all memory there, and some kernels have no numa_maps.
   if (!out.numa_nodes.is_known() || out.numa_nodes.value().size() > 1)
     out.bytes_on_node = detail::doctor::read_bytes_on_node(files);
   detail::doctor::read_processor(files, out);

@@ -28,12 +28,12 @@ struct product_shape {
 /// time, or one rank of each host.
 enum class rank_group { world, host, one_per_host };
 
-/// A way by which two ranks exchange data. A message of n bytes takes about latency_seconds + n /
-/// bytes_per_second while no other rank uses the link.
+/// A connection through which two ranks exchange data. A message of n bytes takes about
+/// latency_seconds + n / bytes_per_second while no other rank uses the link.
 struct machine_link {
   double latency_seconds = 1;
   double bytes_per_second = 1;
-  std::size_t shared_by = 1;  ///< the number of devices that divide bytes_per_second if all send
+  std::size_t shared_by = 1;  ///< the number of devices that share bytes_per_second
   friend bool operator==(machine_link const&, machine_link const&) = default;
 };
 
@@ -41,9 +41,9 @@ struct machine_link {
 /// collectives.
 ///
 /// read_machine and write_machine move it from and to a machine file, which has a field of the same
-/// name for each member. A number was measured while all ranks worked, because a rank shares its
-/// host with other ranks in a job, too. A list that is empty and an optional that is not set were
-/// not measured.
+/// name for each member. Numbers are measured while all ranks work, because a rank of a job shares
+/// its host with other ranks, too. An empty list, or an optional without a value, means that
+/// nothing was measured.
 ///
 /// Units:  seconds, bytes, bytes per second, floating-point operations per second.
 struct machine {
@@ -88,7 +88,7 @@ struct machine {
     std::vector<attention> attentions{};
     std::optional<double> row_bytes_per_second{};  ///< bytes that row-wise layers read and write
     std::optional<double> optimizer_bytes_per_second{};
-    std::optional<double> seconds_per_operation{};  ///< the time of an operation without work
+    std::optional<double> seconds_per_operation{};  ///< the overhead of starting an operation
     friend bool operator==(element_type const&, element_type const&) = default;
   };
 
@@ -98,8 +98,9 @@ struct machine {
     friend bool operator==(collective_time const&, collective_time const&) = default;
   };
 
-  /// The times of one collective over groups of one kind. `bytes` is the size of the larger one of
-  /// a rank's operand and its result: the sum of all_reduce, the whole result of all_gather.
+  /// The times of one collective over groups of one kind. `bytes` is the size of a rank's operand
+  /// or of its result, whichever is larger: of the sum for all_reduce, and of the whole result for
+  /// all_gather.
   struct collective_times {
     collective kind = collective::all_reduce;
     rank_group over = rank_group::world;
@@ -115,12 +116,12 @@ struct machine {
   std::string name{};
   std::string date{};  ///< the time of the measurement in UTC: "2026-11-30T09:15:00Z"
   std::string backend{};
-  bool quiet = false;  ///< true: other processes used no more than 5 % of the ranks' processors
+  bool quiet = false;  ///< true if other processes used at most 5 % of the ranks' processors
   std::vector<named_text> versions{}, settings{};
   std::vector<host> hosts{};
   std::vector<rank> ranks{};  ///< the entry at i is rank i
-  std::optional<double>
-      memory_bytes_per_second{};  ///< bytes that a rank reads and writes in a copy
+  /// The bytes that a rank reads and writes in a copy, per second.
+  std::optional<double> memory_bytes_per_second{};
   std::vector<element_type> element_types{};
   std::optional<machine_link> link_within_host{}, link_between_hosts{};
   link_matrix link_latency_seconds{}, link_bytes_per_second{};

@@ -14,11 +14,12 @@ namespace plait::ext {
 /// same element type and the same transposed operand.
 ///
 /// If the shape was measured, the result is the measured time. Otherwise the speed in FLOP/s is a
-/// weighted mean of the eight nearest measured shapes and of all others that are as near. It is the
-/// mean of the logarithms of the speeds. The distance of two shapes is the Euclidean distance of
-/// the logarithms of rows, columns and inner, and the weight is the inverse of its square. A length
-/// outside the measured lengths counts as the nearest measured length when speeds are averaged, so
-/// a product beyond them has the speed that was measured at the border.
+/// weighted geometric mean of the speeds of the eight nearest measured shapes, and of all others
+/// that are as near as the eighth. The distance of two shapes is the Euclidean distance of the
+/// logarithms of rows, columns and inner, and the weight is 1 / distance^2. For example, if only
+/// 64 x 64 x 64 was measured, with 10 GFLOP/s, and 256 x 256 x 256, with 40 GFLOP/s, then a product
+/// of 128 x 128 x 128 has sqrt(10 * 40) = 20 GFLOP/s. For this mean, a length outside the measured
+/// range counts as the end of the range, so a product of 512 x 512 x 512 has 40 GFLOP/s.
 ///
 /// Cost:   proportional to the number of measured products.
 /// Errors: input_error if no such product was measured, or if a length is 0.
@@ -29,8 +30,8 @@ namespace plait::ext {
 [[nodiscard]] double seconds_of_product(machine const& of, std::string_view element_type,
                                         product_shape const& shape);
 
-/// Returns the seconds of a collective, from its measured times. `bytes`: the larger one of a
-/// rank's operand and its result.
+/// Returns the seconds of a collective, from its measured times. `bytes`: the size of a
+/// rank's operand or of its result, whichever is larger.
 ///
 /// The time is linear between two measured sizes. A smaller size takes as long as the smallest
 /// measured size. A larger size has the bandwidth of the largest measured size.
@@ -42,7 +43,7 @@ namespace plait::ext {
 /// Returns the link from one rank to another: its measured latency and bandwidth, or, if this pair
 /// was not measured, the link within a host or between hosts.
 ///
-/// Errors: input_error if there is no such rank, if both are the same rank, and if no such link was
+/// Errors: input_error if there is no such rank, if both are the same rank, or if no such link was
 ///         measured.
 [[nodiscard]] machine_link link_between(machine const& of, int sender, int receiver);
 

@@ -21,7 +21,7 @@ namespace plait::detail {
 
 inline constexpr std::size_t nearest_products = 8;
 
-// Throws an error about a number that a machine does not have.
+// Throws an input_error about a number that was not measured.
 [[noreturn]] PLAIT_DECL void refuse_cost(ext::machine const& of, std::string const& what) {
   throw input_error({"machine ", in_quotes(of.name), " has no measured ", what,
                      "; measure the machine again, with these included"});
@@ -49,7 +49,7 @@ PLAIT_DECL shape_point point_of(ext::product_shape const& shape) {
           std::log2(static_cast<double>(shape.inner))};
 }
 
-// Returns the speed at a shape that is between measured shapes; see seconds_of_product.
+// Returns the speed of a product of any shape from the measured speeds; see seconds_of_product.
 PLAIT_DECL double speed_between(std::vector<ext::machine::product> const& measured,
                                 ext::product_shape const& shape) {
   shape_point at = point_of(shape);

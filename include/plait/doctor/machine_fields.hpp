@@ -20,14 +20,14 @@
 // is read, written, checked and compared. Only .ipp files include this header.
 namespace plait::detail {
 
-/// The kind of a number. Rates, times, ratios and resources tell how good a machine is. Counts,
-/// numbers of processors and bytes describe a measurement.
+/// The kind of a number. Rates, times, ratios and resources tell how good a machine is, so
+/// compare_machines compares them. Counts, indices of processors and bytes describe a measurement.
 enum class number_kind { count, cpu, bytes, resource, rate, seconds, ratio };
 
 constexpr bool tells_how_good(number_kind kind) { return kind >= number_kind::resource; }
 
-/// The range of the numbers of a kind, as numbers and as text. It leaves room for products and
-/// quotients of such numbers, which therefore stay finite.
+/// The range of the numbers of a kind, as numbers and as text. The ranges are so narrow that
+/// products and quotients of such numbers are finite.
 struct number_range_of_kind {
   double least, most;
   char const* text;
@@ -82,13 +82,13 @@ constexpr bool has_word(Enum value) {
   return static_cast<std::size_t>(value) < words_of(value).size();
 }
 
-/// Returns the word for a value of such an enum.
+/// Returns the word for a value of an enum that has words_of.
 template <class Enum>
 constexpr char const* word_of(Enum value) {
   return has_word(value) ? words_of(value)[static_cast<std::size_t>(value)] : "unknown";
 }
 
-/// Returns the words for the values of such an enum as a list: "none, a, b".
+/// Returns the words for the values of an enum that has words_of, as a list: "none, a, b".
 template <class Enum>
 std::string list_of_words(Enum of) {
   std::string out;
@@ -182,7 +182,7 @@ void visit_fields(Visit& visit, is_part<ext::machine> auto& of) {
 }
 
 /// Returns the text that identifies an element of a list; no two elements of the list may have the
-/// same text. Ranks have their numbers instead.
+/// same text. Ranks have no such text, because their numbers identify them.
 inline std::string label_of(ext::machine::named_text const& of) { return of.name; }
 inline std::string label_of(ext::machine::host const& of) { return of.name; }
 inline std::string label_of(ext::machine::element_type const& of) { return of.name; }
@@ -206,7 +206,7 @@ inline std::string label_of(ext::machine::collective_times const& of) {
 /// The place of a value in a machine, as "element_types[0].products[3].rows".
 class field_path {
  public:
-  /// A part of the path, which lasts as long as this object.
+  /// Adds a part to the path while this object exists.
   class part {
    public:
     part(field_path& of, std::string_view name) : of_(of) { of_.parts_.emplace_back(name, 0); }

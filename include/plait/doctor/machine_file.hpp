@@ -10,8 +10,8 @@
 
 namespace plait::detail {
 
-/// The largest size of a machine file in bytes. The two link matrices of 1024 ranks of which all
-/// pairs were measured have about 50 million.
+/// The largest size of a machine file in bytes. If all pairs of 1024 ranks were measured, the two
+/// link matrices have about 50 million bytes.
 inline constexpr std::size_t most_machine_bytes = std::size_t{1} << 26;
 
 /// Reads the text of a machine file.
@@ -31,14 +31,13 @@ inline constexpr std::size_t most_machine_bytes = std::size_t{1} << 26;
 namespace plait::ext {
 
 /// Reads a machine file: JSON with "plait_machine": 1 and a field for each member of `machine`,
-/// with the name of the member. An optional member that is not set has no field; a pair that was
-/// not measured is null in a matrix.
+/// with the name of the member. An optional member without a value has no field. A pair of ranks
+/// that was not measured is null in both matrices.
 ///
-/// Cost:   reads at most 64 MiB; needs about 20 times as much memory.
+/// Cost:   reads at most 64 MiB, and needs about 20 times as much memory as the file has bytes.
 /// Errors: input_error, one sentence that names the file and the field, and states the value and
-/// the
-///         values that are allowed. A field that is unknown, missing or there twice is an error,
-///         and so is another version than 1.
+///         the allowed values. A field that is unknown, missing or repeated is an error, and so is
+///         a version other than 1.
 ///
 /// Example (tests/doctor/machine_file_test.cpp machine_file):
 ///     plait::ext::write_machine(path, measured);
@@ -48,8 +47,8 @@ namespace plait::ext {
 /// Writes a machine file; read_machine returns a machine that equals `of`. The file is complete or
 /// unchanged (docs/design/io.md).
 ///
-/// Errors: input_error that names the file: for a machine that read_machine would refuse, nothing
-///         is written; also if the system cannot write the file.
+/// Errors: input_error that names the file if read_machine would refuse the machine, or if the
+///         system cannot write the file. In the first case nothing is written.
 [[gnu::cold]] void write_machine(std::string const& path, machine const& of);
 
 }  // namespace plait::ext

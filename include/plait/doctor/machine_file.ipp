@@ -22,7 +22,7 @@ namespace plait::detail {
 
 inline constexpr char const* machine_version_field = "plait_machine";
 inline constexpr std::uint64_t machine_version = 1;
-/// The most lists and objects in one another. A machine file has 7.
+/// The greatest depth of nested lists and objects. The fields of a machine file have at most 5.
 inline constexpr int most_depth_of_machine = 16;
 
 template <class T>
@@ -186,8 +186,8 @@ class machine_reader {
   std::vector<std::string_view> known_;   // its fields
 };
 
-// Writes a machine as text. An element of a list of objects begins a line, and so does a row of a
-// matrix.
+// Writes a machine as text. Each element of a list of objects begins a line, and so does each row
+// of a matrix.
 class machine_writer {
  public:
   [[nodiscard]] std::string text(ext::machine const& of) {

@@ -9,9 +9,9 @@
 namespace plait::detail {
 
 /// Returns the first mistake in a machine, such as "0 for 'hosts[1].devices'; it must be a whole
-/// number from 1 to 10^12"; empty if a machine file can hold the machine. Mistakes are numbers out
+/// number from 1 to 10^18"; "" if a machine file can contain the machine. Mistakes are numbers out
 /// of range, texts that are not UTF-8, an invalid date, an element that a list has twice, ranks on
-/// unknown hosts, matrices that are not square.
+/// unknown hosts, and matrices that are not square.
 [[nodiscard]] [[gnu::cold]] std::string mistake_in(ext::machine const& of);
 
 }  // namespace plait::detail

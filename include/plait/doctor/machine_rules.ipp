@@ -80,7 +80,7 @@ class machine_checker {
   void check(Number value, number_kind kind) {
     auto const [least, most, text] = range_of(kind);
     auto const as_double = static_cast<double>(value);
-    // A number that is not a number is not within the range either.
+    // NaN is not within the range, because both comparisons are false for it.
     if (!(as_double >= least && as_double <= most)) report(json_number(value), text);
   }
 
@@ -153,8 +153,8 @@ class machine_checker {
     }
   }
 
-  // The rules that are not about a single field. Each list already has a valid length, and each
-  // number is in its range.
+  // Checks the rules about several fields. Each list already has a valid length, and each number is
+  // in its range.
   void check_together(ext::machine const& of) {
     if (!is_date(of.date))
       report_at("date", in_quotes(of.date), "a time in UTC such as '2026-11-30T09:15:00Z'");

@@ -11,9 +11,10 @@
 // Rules about settings between the processes of a job; see processor_rules.hpp.
 namespace plait::ext::setting_rules {
 
-/// Find ranks with another version of a library, or with other flags of the compiler, than most
-/// ranks. Unlike versions of plait, MPI or NCCL make a job fail. With another build or BLAS, ranks
-/// compute other bits. An unlike driver or CUDA is slower at best.
+/// Finds ranks with another version of a library, or with other flags of the compiler, than most
+/// ranks. Different versions of plait, MPI or NCCL make a job fail. With different builds or BLAS
+/// libraries, ranks compute different bits. Different drivers or versions of CUDA may make a job
+/// slower.
 [[nodiscard]] [[gnu::cold]] std::vector<finding> unlike_plait(
     std::vector<host_settings> const& all);
 [[nodiscard]] [[gnu::cold]] std::vector<finding> unlike_build(
@@ -31,8 +32,8 @@ namespace plait::ext::setting_rules {
     std::vector<host_settings> const& all);
 
 /// Finds hosts whose /dev/shm has less free space than 16 MiB for each process, if several
-/// processes of the job run on the host. MPI and NCCL exchange data of processes there, and fail or
-/// end with SIGBUS when it is full.
+/// processes of the job run on the host. MPI and NCCL exchange data between processes in /dev/shm.
+/// If it is full, they fail, or the process ends with SIGBUS.
 [[nodiscard]] [[gnu::cold]] std::vector<finding> shared_memory(
     std::vector<host_settings> const& all);
 
@@ -40,17 +41,18 @@ namespace plait::ext::setting_rules {
 /// reach.
 [[nodiscard]] [[gnu::cold]] std::vector<finding> loopback(std::vector<host_settings> const& all);
 
-/// Finds ranks whose interface has another size of packets (MTU), or another speed, than most.
+/// Finds ranks whose network interface has another size of packets (MTU), or another speed, than
+/// the interfaces of most ranks.
 [[nodiscard]] [[gnu::cold]] std::vector<finding> unlike_mtu(std::vector<host_settings> const& all);
 [[nodiscard]] [[gnu::cold]] std::vector<finding> unlike_speed(
     std::vector<host_settings> const& all);
 
-/// Finds processes that may open fewer files than a job needs: 128, and 8 connections for each
-/// process of the job.
+/// Finds processes that may open fewer files than a job needs: 128 files, and 8 connections for
+/// each process of the job.
 [[nodiscard]] [[gnu::cold]] std::vector<finding> open_files(std::vector<host_settings> const& all);
 
-/// Finds processes with a limit of locked memory on a host with an RDMA device, such as InfiniBand,
-/// which transfers data from locked memory only.
+/// Finds processes with a limit on locked memory on hosts with an RDMA device, such as an
+/// InfiniBand adapter, which transfers data only from and to locked memory.
 [[nodiscard]] [[gnu::cold]] std::vector<finding> locked_memory(
     std::vector<host_settings> const& all);
 

@@ -17,7 +17,7 @@
 
 namespace plait::detail::doctor {
 
-// Returns the interface that a rank uses; null and a reason if it is unknown.
+// Returns the interface that a rank uses; null if it is unknown, with the reason in `problem`.
 PLAIT_DECL network_interface const* used_interface(host_settings const& of, std::string& problem) {
   problem = of.interface.problem();
   if (!of.interface.is_known()) return nullptr;
@@ -44,13 +44,12 @@ PLAIT_DECL std::size_t processes_of(std::vector<host_settings const*> const& ran
   return static_cast<std::size_t>(std::unique(out.begin(), out.end()) - out.begin());
 }
 
-// Compares a property of the interfaces that ranks use, with the name of each interface in the text
-// of a difference.
+// Compares a property of the interfaces that ranks use, if the ranks are on several hosts.
 PLAIT_DECL std::vector<finding> unlike_interfaces(
     all_settings const& all, std::string_view id, std::string_view what,
     std::string_view what_to_do,
     function_reference<reading<std::string>(network_interface const&)> value) {
-  // The processes of one host talk to each other by its memory or its loopback interface.
+  // The processes of one host communicate through its memory or its loopback interface.
   if (!are_on_several_hosts(all)) return {};
   return unlike(all, id, what, {.what_to_do = std::string(what_to_do)},
                 [&](host_settings const& of) {

@@ -29,9 +29,9 @@ class cpu_matching {
     owner_.assign(static_cast<std::size_t>(most + 1), none);
   }
 
-  /// Assigns one more processor to rank `i` of the list, if need be by moving others. Returns false
-  /// if that is impossible; seen() then has the ranks that have too few processors together, and
-  /// cpus() the processors that they may use.
+  /// Assigns one more processor to rank `i` of the list, if need be by reassigning the processors
+  /// of other ranks. Returns false if that is impossible. Then is_seen() is true for the ranks that
+  /// together have too few processors, and cpus() returns the processors that they may use.
   [[nodiscard]] bool add(std::size_t i) {
     seen_.assign(of_.size(), 0);
     cpu_seen_.assign(owner_.size(), 0);
@@ -48,8 +48,8 @@ class cpu_matching {
  private:
   static constexpr std::size_t none = static_cast<std::size_t>(-1);
 
-  // Searches an augmenting path in breadth; a chain of recursive calls could be as long as the
-  // list.
+  // Searches for an augmenting path, breadth first: a recursive search could nest as many calls as
+  // the list has ranks.
   bool try_to_add(std::size_t first) {
     std::vector<std::size_t> ahead{first};
     std::vector<std::size_t> came_from(owner_.size(), none);  // the rank that asked for the cpu
@@ -96,7 +96,7 @@ struct cpu_shortage {
   std::vector<int> cpus{};
 };
 
-// Finds such ranks, if each rank needs `need(rank)` processors.
+// Finds all shortages, if each rank needs `need(rank)` processors.
 PLAIT_DECL std::vector<cpu_shortage> cpu_shortages(
     all_settings const& all, function_reference<std::uint64_t(host_settings const&)> need) {
   std::vector<cpu_shortage> out;
@@ -109,7 +109,8 @@ PLAIT_DECL std::vector<cpu_shortage> cpu_shortages(
       is_done = true;
       cpu_matching matching(ranks);
       for (std::size_t i = 0; i < ranks.size() && is_done; ++i) {
-        // One more than a rank may use shows already that there are too few.
+        // One thread more than the rank has processors is enough to find the shortage, so a huge
+        // number of threads takes no time.
         auto const wanted =
             std::min<std::uint64_t>(need(*ranks[i]), ranks[i]->cpus.value().size() + 1);
         for (std::uint64_t thread = 0; thread < wanted && is_done; ++thread)
@@ -137,7 +138,7 @@ PLAIT_DECL std::uint64_t threads_of(host_settings const& of) {
   return of.blas_threads.is_known() ? std::max<std::uint64_t>(of.blas_threads.value(), 1) : 1;
 }
 
-// Returns the sum of threads, at most the greatest number.
+// Returns the sum of the threads of some ranks, or the greatest number if the sum exceeds it.
 PLAIT_DECL std::uint64_t threads_of(std::vector<host_settings const*> const& of) {
   std::uint64_t sum = 0;
   for (auto const* const each : of) sum += std::min(threads_of(*each), no_limit - sum);
@@ -273,7 +274,7 @@ PLAIT_DECL std::vector<finding> governor(std::vector<host_settings> const& all) 
         for (auto const& each : of.governors.value())
           if (each != "'performance'") others += concat({others.empty() ? "" : ", ", each});
         if (others.empty()) return {};
-        return {.measured = concat({"the clock of processors is governed by ", others}),
+        return {.measured = concat({"the clock governor of the processors is ", others}),
                 .expected = "'performance'",
                 .what_to_do = "run `cpupower frequency-set -g performance` as root"};
       });

@@ -16,7 +16,7 @@ namespace plait::detail::doctor {
 
 using all_settings = std::vector<host_settings>;
 
-/// The words of a finding about one rank; no `measured` if there is nothing to say.
+/// The words of a finding about one rank. If `measured` is empty, there is no finding.
 struct finding_words {
   std::string measured{}, expected{}, what_to_do{};
   finding_severity severity = finding_severity::slow;
@@ -26,9 +26,9 @@ struct finding_words {
                                                           std::string const& problem);
 };
 
-/// Asks `rule` for each rank, and makes one finding for the ranks of a host that have equal words.
-/// Equal notes of several hosts are one finding, too, so that 64 hosts without a file give one
-/// note.
+/// Calls `rule` for each rank, and makes one finding for all ranks of a host that have equal words.
+/// Equal notes of several hosts become one finding, too. For example, if a file is missing on 64
+/// hosts, the result is one note.
 [[nodiscard]] [[gnu::cold]] std::vector<finding> of_each_rank(
     all_settings const& all, std::string_view id,
     function_reference<finding_words(host_settings const&)> rule);
@@ -38,14 +38,15 @@ struct finding_words {
                                           std::string_view id, finding_words words);
 
 /// Compares a value, as text, between all ranks. The expected value is the value that most ranks
-/// have; of two equally frequent values the value of the lower rank. Ranks with another value get a
-/// finding, ranks whose value is unknown a note. `what` is a noun such as "version of MPI".
+/// have; of two equally frequent values, it is the value of the lower rank. Ranks with another
+/// value get a finding, and ranks whose value is unknown get a note. `what`: a noun such as
+/// "version of MPI".
 [[nodiscard]] [[gnu::cold]] std::vector<finding> unlike(
     all_settings const& all, std::string_view id, std::string_view what,
     finding_words const& advice,
     function_reference<reading<std::string>(host_settings const&)> value);
 
-/// The hosts, in the order of their first ranks, each with its ranks.
+/// Returns the ranks of each host; the hosts are in the order of their first ranks.
 [[nodiscard]] [[gnu::cold]] std::vector<std::vector<host_settings const*>> by_host(
     all_settings const& all);
 

@@ -17,7 +17,7 @@
 namespace plait::detail::doctor {
 
 PLAIT_DECL finding_words finding_words::unread(std::string_view what, std::string const& problem) {
-  return {.measured = concat({what, ": not looked at (", problem, ")"}),
+  return {.measured = concat({what, ": not checked (", problem, ")"}),
           .severity = finding_severity::note};
 }
 

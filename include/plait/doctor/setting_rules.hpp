@@ -13,12 +13,12 @@
 
 namespace plait::ext {
 
-/// Applies all rules of settings: about processors, processes and GPUs.
+/// Applies all rules: the rules about processors, about processes and about GPUs.
 ///
 /// `all`: the settings of all ranks, in any order.
 ///
-/// Cost:    below a millisecond for 8 ranks.
-/// Errors:  none but std::bad_alloc.
+/// Cost:    less than a millisecond for 8 ranks.
+/// Errors:  none except std::bad_alloc.
 /// Threads: any.
 [[nodiscard]] [[gnu::cold]] std::vector<finding> check_settings(
     std::vector<host_settings> const& all);

@@ -15,8 +15,8 @@ namespace plait::ext {
 
 /// Reads settings that another rank has sent.
 ///
-/// Errors: input_error if the bytes are not settings, for example from a program with another
-///         version of plait.
+/// Errors: input_error if the bytes are not settings, for example because the other rank runs
+///         another version of plait.
 [[nodiscard]] [[gnu::cold]] host_settings settings_from_text(std::string_view text);
 
 }  // namespace plait::ext

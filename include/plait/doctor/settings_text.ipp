@@ -17,8 +17,8 @@
 
 namespace plait::detail::doctor {
 
-/// Calls a function for each member of the records of settings, in one order for writing and
-/// reading.
+/// Calls a function for each member of a part of host_settings. Writer and reader use this class,
+/// so they have the same order of members.
 struct settings_members {
   template <class Record, class Each>
     requires std::same_as<std::remove_const_t<Record>, numa_node>
@@ -127,7 +127,7 @@ class settings_reader {
   template <class T>
   void operator()(std::vector<T>& of) {
     auto const size = take_number(';');
-    if (size > rest_.size()) refuse();  // each element has a byte at least
+    if (size > rest_.size()) refuse();  // each element has at least one byte
     of.clear();
     for (std::uint64_t i = 0; i < size; ++i) (*this)(of.emplace_back());
   }

@@ -56,29 +56,29 @@ struct file_system_space {
 
 /// Reads the text files with which a system describes itself, such as the files of /proc and /sys.
 ///
-/// Paths are absolute, "/proc/stat"; the files are looked for below a root folder, so that a test
-/// can plant a tree of its own. Nothing is written.
+/// Paths are absolute, such as "/proc/stat". The files are looked up below a root folder, so that a
+/// test can give a tree of its own files. Nothing is written.
 ///
 /// Cost:    one open(), read() and close() for a file.
-/// Errors:  none but std::bad_alloc: if a file cannot be read, the result says why, as
+/// Errors:  none except std::bad_alloc: if a file cannot be read, the result says why, as
 ///          "/proc/stat: missing", "...: not permitted", "...: garbage: 'abc' is not a number", or
 ///          the system's message.
 /// Threads: any.
 class system_files {
  public:
-  /// The most bytes of an ordinary file; a longer file is garbage.
+  /// The greatest size of an ordinary file; a longer file counts as garbage.
   static constexpr std::size_t usual_bytes = std::size_t{64} * 1024;
-  /// The most bytes of a file that has lines for each processor or for each piece of memory.
+  /// The greatest size of a file that has lines for each processor or for each memory mapping.
   static constexpr std::size_t most_bytes = std::size_t{16} * 1024 * 1024;
 
   explicit system_files(std::string root = "/") : root_(std::move(root)) {}
 
-  /// Returns the text of a regular file.
+  /// Returns the text of a regular file that has at most `most` bytes.
   [[nodiscard]] reading<std::string> text(std::string const& path,
                                           std::size_t most = usual_bytes) const;
-  /// Returns the first line of a file without blanks at its ends; an empty line is garbage.
+  /// Returns the first line of a file without blanks at its ends; an empty line counts as garbage.
   [[nodiscard]] reading<std::string> line(std::string const& path) const;
-  /// Returns the whole number from 0 on that is the first line of a file.
+  /// Returns the number in the first line of a file, which consists of decimal digits.
   [[nodiscard]] reading<std::uint64_t> number(std::string const& path) const;
   /// Returns the names in a folder, sorted.
   [[nodiscard]] reading<std::vector<std::string>> names(std::string const& path) const;
@@ -104,16 +104,20 @@ namespace plait::detail::doctor {
 /// Removes blanks, tabs and ends of lines at both ends.
 [[nodiscard]] std::string_view without_blanks(std::string_view text);
 
-/// Takes the text in front of the first `end` off `rest`, and `end` too; all of it without `end`.
+/// Removes the text in front of the first `end`, and `end` itself, from `rest`, and returns the
+/// text without `end`. If `rest` has no `end`, takes all of it.
 [[nodiscard]] std::string_view take_until(std::string_view& rest, char end);
 
-/// Takes the next word off `rest`, between blanks and tabs; "" if there is none.
+/// Removes the next word from `rest` and returns it; "" if there is none. Blanks and tabs separate
+/// words.
 [[nodiscard]] std::string_view take_word(std::string_view& rest);
 
-/// Reads a text that consists of decimal digits only; nullopt for all others and beyond 2^64 - 1.
+/// Returns the number in a text of decimal digits; nullopt for any other text, and for numbers
+/// greater than 2^64 - 1.
 [[nodiscard]] std::optional<std::uint64_t> whole_number(std::string_view text);
 
-/// Returns true for a list of at least one processor, sorted, each once, as cpu_list returns it.
+/// Returns true if a list has at least one processor and is sorted without repetition, as cpu_list
+/// returns it.
 [[nodiscard]] bool is_list_of_cpus(std::vector<int> const& cpus);
 
 /// Reads a list of processors as the kernel writes it, "0-3,8"; the result is sorted. `path` is the
@@ -125,7 +129,8 @@ namespace plait::detail::doctor {
 [[nodiscard]] std::optional<std::string_view> value_of_key(std::string_view text,
                                                            std::string_view key);
 
-/// Returns the number in such a line, times 1024 if " kB" follows it.
+/// Returns the number in the line with this key, times 1024 if " kB" follows the number. `path`:
+/// the name of the file in the reason why the result is unknown.
 [[nodiscard]] reading<std::uint64_t> bytes_of_key(reading<std::string> const& text,
                                                   std::string_view key, std::string const& path);
 

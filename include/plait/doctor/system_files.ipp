@@ -83,7 +83,7 @@ PLAIT_DECL reading<std::vector<int>> cpu_list(std::string_view text, std::string
     auto const first = whole_number(take_until(part, '-'));
     auto const last = is_range ? whole_number(part) : first;
     if (!first || !last || *first > *last || *last > most) return refused();
-    // A list that repeats ranges would grow without a limit.
+    // Without this limit, a text that repeats a range could need any amount of memory.
     if (out.size() + (*last - *first) > most) return refused();
     for (auto cpu = *first; cpu <= *last; ++cpu) out.push_back(static_cast<int>(cpu));
   }
