@@ -198,7 +198,7 @@ TEST(Documents, NumbersMayBeginAnywhereAndRiseInSteps) {
 TEST(Documents, NumbersThatFallAreRefused) {
   EXPECT_EQ(refusal([] { positions(falling{{0, 1, 1, 0}}, 0); }),
             "loader: sample 0 has document 0 at position 3 after document 1; the tokens of a "
-            "document must be adjacent, and document numbers must not fall within a sample");
+            "document must be adjacent, and document numbers must not decrease within a sample");
 }
 TEST(Documents, ABufferOfAnotherSizeIsRefused) {
   auto const data = falling{{0, 0, 1}};

@@ -144,7 +144,7 @@ nn_testing::outcome outcome_of(Data const& data, int microbatches = 1,
   return out;
 }
 
-/// Equal up to 1e-12 of the loss and of the largest element of each gradient.
+/// Expects equal results, up to 1e-12 of the loss and of the largest element of each gradient.
 void expect_equal(nn_testing::outcome const& expected, nn_testing::outcome const& got,
                   std::string const& plan) {
   EXPECT_EQ(got.labels, expected.labels) << plan;

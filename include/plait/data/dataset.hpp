@@ -251,7 +251,7 @@ namespace plait {
 ///          samples: `static constexpr bool has_own_order`. If targets and weights differ between
 ///          epochs: targets(sample, std::int64_t epoch, std::span<target>) and weight(sample,
 ///          epoch). If a sample of tokens consists of several documents: documents(sample,
-///          std::span<std::int32_t>), a number for each position that does not fall within the
+///          std::span<std::int32_t>), a number for each position, which never decreases within the
 ///          sample, and has_documents() -> bool, false if the object has one document per sample.
 /// Shapes:  inputs (sequence_length(), width()), targets (sequence_length(), target_width()), or
 ///          (target_width()) with targets_per_sample: these belong to the last position, and other

@@ -7,7 +7,7 @@
 
 #include "plait/core/header_only.hpp"
 
-// Documents that follow one another in the samples of a text, each ended by a token.
+// Functions for samples that consist of several documents, each of which ends with a token.
 namespace plait::detail {
 
 /// Checks the options of a data set that packs documents. Messages begin with `data`, the name of
@@ -18,7 +18,8 @@ namespace plait::detail {
 void check_packing(char const* data, bool pack, std::int64_t end_of_text, std::size_t vocabulary);
 
 /// Replaces the tokens of a sample by the numbers of their documents: the number of a token is the
-/// number of ends of text before it in the sample.
+/// number of ends of text before it in the sample. For example, if 0 is the end of text, the tokens
+/// 5 6 0 7 become 0 0 0 1.
 void number_documents(std::span<std::int32_t> tokens, std::int64_t end_of_text);
 
 /// Makes the loss ignore the targets of positions whose input is an end of text, because these
@@ -27,7 +28,8 @@ void number_documents(std::span<std::int32_t> tokens, std::int64_t end_of_text);
 void ignore_targets_of_ends(std::span<std::int32_t> targets, std::int32_t first_input,
                             std::int64_t end_of_text);
 
-/// Replaces the document numbers of a sample by the position of each token within its document.
+/// Replaces the document numbers of a sample by the position of each token within its document. For
+/// example, 0 0 0 1 becomes 0 1 2 0.
 ///
 /// Errors: input_error with the sample, the position and both numbers if a number is less than the
 ///         number before it.

@@ -51,7 +51,7 @@ PLAIT_DECL void count_positions(std::span<std::int32_t> documents, std::size_t s
       throw input_error({"loader: sample ", sample, " has document ", documents[at],
                          " at position ", at, " after document ", number,
                          "; the tokens of a document must be adjacent, and document numbers must "
-                         "not fall within a sample"});
+                         "not decrease within a sample"});
     if (documents[at] != number) first = at;
     number = documents[at];
     documents[at] = static_cast<std::int32_t>(at - first);

@@ -73,8 +73,8 @@ struct scored_attention_kernel {
 
 }  // namespace detail
 
-/// The score of a key that a query does not see. A function of scored_attention returns it to mask
-/// the key.
+/// The score of a masked key. The function of scored_attention returns it for each key that the
+/// query must not see.
 inline constexpr double masked_score = -std::numeric_limits<double>::infinity();
 
 /// Options of scored_attention.
@@ -88,13 +88,14 @@ struct scored_attention_options {
 };
 
 /// Attention whose scores a function of the program changes or masks: y = softmax(score(q k^T /
-/// sqrt(HeadWidth))) v for each head. `Score` is a type without members. Its call operator takes
-/// (score, query, key, head): a score of any type of numbers, the positions of query and key, and
-/// the number of the head in the whole model. plait computes the derivative with dual numbers. The
-/// options limit the keys in addition; without options the mask is causal.
+/// sqrt(HeadWidth))) v for each head. `Score` is a type without data members. Its call operator
+/// takes (score, query, key, head): a score of any type of numbers, the positions of query and key,
+/// and the number of the head in the whole model. plait computes the derivative with dual numbers.
+/// The options mask keys in addition to the function; by default the mask is causal.
 ///
 /// A function that returns masked_score for a key must do so for every score. The kernel skips
 /// blocks of 64 queries and 64 keys that are masked as a whole.
+///
 /// Shapes: as attention.
 /// Moves:  as attention. A function gets the same numbers on every number of ranks.
 /// Cost:   as host_maths::scored_attention_forward. The layer has kernels for processors only and
@@ -190,7 +191,9 @@ struct scored_attention {
 /// Attention within documents: `attention` in which a query attends only to keys of its own
 /// document. The data set numbers the documents of its samples.
 ///
-/// Shapes: as scored_attention, also what it moves and costs.
+/// Shapes: as scored_attention.
+/// Moves:  as scored_attention.
+/// Cost:   as scored_attention.
 template <std::size_t Heads, std::size_t KeyValueHeads, std::size_t HeadWidth, std::size_t Sequence,
           attention_options Options = attention_options{}>
 using document_attention =
