@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Weights of small matrices after steps of Muon, for tests/train/muon_test.cpp: a line for each case, its name and the
-weights. With --check FILE they are compared with those of a file instead of printed.
+weights. With --check FILE it compares them with the weights in a file instead of printing them.
 
-The steps are those of Jordan's reference (github.com/KellerJordan/Muon) and of PyTorch's torch.optim.Muon, written out in
-double, because both compute in bfloat16. It needs no library.
+The steps are the steps of Jordan's reference (github.com/KellerJordan/Muon) and of PyTorch's torch.optim.Muon, computed in
+double, because both of these compute in bfloat16. It needs no library.
 """
 import math
 import sys

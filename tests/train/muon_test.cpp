@@ -25,7 +25,7 @@ using plait::ext::muon, plait::ext::zero_of_matrices;
 namespace matrix_scales = plait::ext::matrix_scales;
 using values = std::vector<double>;
 
-/// One matrix and what an optimizer needs to update it.
+/// A matrix, and the memory that an optimizer needs to update it.
 template <class Parameter = double, class Gradient = Parameter, class Copy = Parameter>
 struct lone_matrix {
   std::size_t rows, columns, count = rows * columns;
@@ -114,7 +114,8 @@ TEST(Muon, MakesSingularValuesNearOne) {
        {std::pair<std::size_t, std::size_t>{3, 40}, {24, 8}, {6, 6}}) {
     lone_matrix<> of{rows, columns};
     of.step(with, 1, 1e-4);
-    // The sum of the squares of the singular values, each from 0.68 to 1.21.
+    // The sum of the squares of all weights is the sum of the squares of the singular values, each
+    // of which is from 0.68 to 1.21.
     double squares = 0;
     for (double const weight : of.weights) squares += weight * weight;
     auto const side = double(std::min(rows, columns));
@@ -380,7 +381,8 @@ double train_divided(plait::in_memory<float> const& samples) {
 }
 // example-end
 
-// As in Jordan's reference: other learning rates for matrices, and the original factor.
+// Trains as Jordan's reference does, with another learning rate for matrices and the original
+// factor.
 // example-begin original
 muon const original{.scale = matrix_scales::input_output, .matrix_rate = 20};
 // example-end

@@ -14,15 +14,15 @@
 
 namespace plait::planning {
 
-/// A parameter of a bucket, and the block to which it is dealt.
+/// A parameter of a bucket, and the block that gets it.
 struct dealt_parameter {
   int entry = 0, unit = 0;
   std::size_t count = 0;  ///< number of elements, rounded up to the alignment
   std::size_t owner = 0;  ///< number of the block
 };
 
-/// Deals the parameters of one bucket to blocks: from the largest to the smallest, each to the
-/// block with the fewest elements so far. Returns the number of elements of a block.
+/// Assigns the parameters of one bucket to blocks: from the largest parameter to the smallest, each
+/// goes to the block with the fewest elements so far. Returns the number of elements of a block.
 constexpr std::size_t deal(lean_vector<dealt_parameter>& parameters, std::size_t owners,
                            std::size_t block_multiple) {
   lean_vector<std::size_t> order, loads(owners, 0);
@@ -40,13 +40,14 @@ constexpr std::size_t deal(lean_vector<dealt_parameter>& parameters, std::size_t
   return rounded_up(*std::max_element(loads.begin(), loads.end()), block_multiple);
 }
 
-/// Moves the parameters of a stage within their buckets, so that each is in one block of its
-/// bucket, and pads blocks to the length of the longest. A bucket stays as it is, and its blocks
-/// cut parameters, if it would become twice as long as its parameters, or if it has units of
-/// several chunks.
+/// Moves the parameters of a stage within their buckets, so that each parameter is in one block of
+/// its bucket, and pads the blocks to the length of the longest block. A bucket stays as it is, and
+/// its blocks cut parameters, if the padded bucket would be at least twice as long as its
+/// parameters, or if the bucket has units of several chunks.
 ///
-/// Example: 2 ranks, a bucket of matrices of 300, 100, 400 and 400 elements: one block has 400 and
-///          300 elements, the other 400 and 100, and both are as long as 700 elements.
+/// Example: 2 ranks share a bucket of matrices of 300, 100, 400 and 400 elements. One block gets
+///          the matrices of 400 and 300 elements. The other block gets the matrices of 400 and 100
+///          elements, and 200 elements of padding. Each block has 700 elements.
 constexpr void deal_parameters(parameter_layout& layout, parameters_to_deal const& all) {
   auto const count = std::size_t(all.entries.size());
   parameter_layout const old = layout;
@@ -132,13 +133,14 @@ constexpr void deal_parameters(parameter_layout& layout, parameters_to_deal cons
 namespace plait::ext {
 
 /// An option of data_parallel: `zero<Level>` with blocks of whole parameters, which optimizers such
-/// as `muon` need. Within each bucket, parameters are dealt out to the ranks by size, and the
-/// ranks' blocks are padded to the longest: each rank then owns whole matrices, and updates only
-/// these. All else is as under zero<Level>.
+/// as `muon` need. Within each bucket, plait assigns the parameters to the ranks from the largest
+/// to the smallest, and pads the blocks of the ranks to the longest block. Each rank then owns
+/// whole matrices, and updates only these. All else is as under zero<Level>.
 ///
 /// Moves:  the bytes of zero<Level>, with the padding.
 /// Memory: the memory of zero<Level>, with the padding, which plans count. Large buckets have
-///         little padding. A bucket that would become twice as long is cut as under zero<Level>.
+///         little padding. A bucket that would become twice as long as its parameters is cut as
+///         under zero<Level>.
 ///
 /// Example (tests/train/muon_test.cpp owners):
 ///     using owners = plait::data_parallel<2, plait::ext::zero_of_matrices<1>>;

@@ -22,8 +22,9 @@
 
 namespace plait::execution::muon_steps {
 
-/// Updates the momentum of one element and writes the sum of which the step is made, in the type
-/// Number. If the step is not taken, the momentum stays and the sum is 0.
+/// Updates the momentum of one element, and writes the element of the matrix that the step makes
+/// orthogonal, in the type Number: the momentum or, with nesterov, a weighted sum of the momentum
+/// and the gradient. If the step is not taken, the momentum is unchanged and the sum is 0.
 template <class Number>
 struct add_to_momentum {
   Number momentum;
@@ -43,8 +44,8 @@ struct add_to_momentum {
   }
 };
 
-/// Writes 1 / (the norm of a matrix + 1e-7). `gram`: the product of the matrix and its transpose,
-/// whose diagonal has the sum of the squares.
+/// Writes 1 / (the Frobenius norm of a matrix + 1e-7). `gram`: the product of the matrix and its
+/// transpose. The sum of its diagonal is the square of the norm.
 template <class Number>
 struct inverse_norm {
   PLAIT_HOST_DEVICE void operator()(std::size_t side, Number const* gram, Number* inverse) const {
@@ -64,7 +65,7 @@ struct multiply {
   }
 };
 
-/// power = b * gram + c * power, element by element.
+/// Computes power = b * gram + c * power for one element.
 template <class Number>
 struct combine {
   Number b, c;
@@ -109,41 +110,44 @@ struct subtract_step {
 
 namespace plait::ext {
 
-/// The factors by which `muon` multiplies the orthogonal matrix of a step; a function of the shape.
+/// Functions of the shape of a matrix. Each returns a factor by which `muon` multiplies the
+/// orthogonal matrix of a step.
 namespace matrix_scales {
 
-/// 0.2 * sqrt(max(rows, columns)): a step is about as large as a step of AdamW, so that both
-/// rules use the same learning rate. As in Moonlight, and `match_rms_adamw` in PyTorch.
+/// Returns 0.2 * sqrt(max(rows, columns)). A step is then about as large as a step of AdamW, so
+/// that both rules can use the same learning rate. Moonlight uses this factor, and so does
+/// PyTorch's `match_rms_adamw`.
 inline double like_adamw(std::size_t rows, std::size_t columns) {
   return 0.2 * std::sqrt(static_cast<double>(std::max(rows, columns)));
 }
-/// sqrt(max(1, rows / columns)): the original factor, for matrices that are stored as (outputs,
-/// inputs), as PyTorch, nn::swiglu and nn::conv2d store them.
+/// Returns sqrt(max(1, rows / columns)), the original factor for matrices that are stored as
+/// (outputs, inputs), as PyTorch, nn::swiglu and nn::conv2d store them.
 inline double output_input(std::size_t rows, std::size_t columns) {
   return std::sqrt(std::max(1.0, static_cast<double>(rows) / static_cast<double>(columns)));
 }
-/// sqrt(max(1, columns / rows)): the original factor, for matrices that are stored as (inputs,
-/// outputs), as nn::linear stores them by default.
+/// Returns sqrt(max(1, columns / rows)), the original factor for matrices that are stored as
+/// (inputs, outputs), as nn::linear stores them by default.
 inline double input_output(std::size_t rows, std::size_t columns) {
   return output_input(columns, rows);
 }
 
 }  // namespace matrix_scales
 
-/// Updates matrices by Muon, and all other parameters by AdamW. Muon takes the momentum of a matrix
-/// and replaces its singular values by numbers near 1, which iterations of Newton and Schulz
-/// compute by matrix products.
+/// Updates matrices by Muon, and all other parameters by AdamW. Muon replaces the singular values
+/// of a matrix's momentum by numbers near 1, and subtracts the result, times the learning rate and
+/// a factor, from the matrix. It computes the result by a few Newton-Schulz iterations, which
+/// consist of matrix products.
 ///
 /// Sources: Jordan et al., "Muon: an optimizer for hidden layers in neural networks", 2024; Liu et
 ///          al., "Muon is scalable for LLM training" (Moonlight), 2025.
 /// Needs:   whole matrices, as under data_parallel<Ranks>, pipeline<Ranks> and
-///          zero_of_matrices<Level>. With zero<Level> it does not compile, and input_error names a
-///          matrix that a tensor axis cuts.
+///          zero_of_matrices<Level>. With zero<Level> it does not compile. If a tensor axis cuts a
+///          matrix, an input_error names the matrix.
 /// Cost:    an iteration on a matrix of (m, n), m <= n, makes three products: 4 m^2 n + 2 m^3
-///          floating-point operations. Each rank that has a matrix updates it. Two states as large
-///          as the weights, of which the second stays 0 for matrices, and one scratch memory:
-///          workload::optimizer_scratch.
-/// Units:   computed in accumulate_t of the parameters' type: in float if they are bfloat16.
+///          floating-point operations. Each rank that has a matrix updates it. The memory has two
+///          states as large as the weights, of which the second stays 0 for matrices, and one piece
+///          of scratch memory (workload::optimizer_scratch).
+/// Units:   updates are computed in accumulate_t of the parameters' type: in float for bfloat16.
 ///
 /// Example (tests/train/muon_test.cpp original):
 ///     muon const original{.scale = matrix_scales::input_output, .matrix_rate = 20};
@@ -169,7 +173,7 @@ struct muon {
   /// An iteration replaces each singular value s by a s + b s^3 + c s^5.
   std::array<double, 3> coefficients{3.4445, -4.7750, 2.0315};
   double (*scale)(std::size_t rows, std::size_t columns) = matrix_scales::like_adamw;
-  double matrix_rate = 1;  ///< factor of the learning rate of matrices
+  double matrix_rate = 1;  ///< factor of the learning rate for matrices
 
   // For other parameters; see adamw.
   double beta1 = 0.9, beta2 = 0.999;
@@ -177,7 +181,7 @@ struct muon {
 
   /// Returns the settings; see adamw::settings.
   ///
-  /// Errors: input_error if a function is missing.
+  /// Errors: input_error if `matrices`, `decays` or `scale` is null.
   [[nodiscard]] std::array<setting, 14> settings() const;
   /// Returns the numbers that change from update to update; see adamw::numbers_of.
   [[nodiscard]] numbers numbers_of(std::int64_t age, double rate_factor) const {
@@ -185,8 +189,8 @@ struct muon {
         age, rate_factor);
   }
   /// Returns the bytes of scratch memory for matrices of this shape, for
-  /// workload::optimizer_scratch: two copies of a matrix, two squares of its smaller side, and a
-  /// number. `Parameter`: the type of the parameters that the optimizer updates.
+  /// workload::optimizer_scratch: two copies of a matrix, two square matrices of its smaller side,
+  /// and a number. `Parameter`: the type of the parameters that the optimizer updates.
   template <class Parameter>
   [[nodiscard]] static constexpr std::size_t scratch_bytes(std::size_t rows, std::size_t columns) {
     return scratch_of<accumulate_t<Parameter>>(rows, columns).total;

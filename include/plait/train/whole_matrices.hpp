@@ -130,7 +130,7 @@ struct whole_matrices {
     for (auto const& at : begins) {
       bool const is_matrix = at.rows > 0, begins_block = out.size() == first;
       if (!begins_block && !is_matrix && out.back().rows == 0)
-        continue;  // joins the block in front
+        continue;  // the parameter joins the block in front of it
       std::size_t const skipped = begins_block ? 0 : at.offset - all.elements.offset;
       if (!begins_block)
         out.back().block.elements.count = at.offset - out.back().block.elements.offset;
