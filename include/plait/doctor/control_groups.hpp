@@ -13,7 +13,7 @@ namespace plait::detail::doctor {
 
 /// A line of /proc/self/mountinfo.
 struct mount {
-  /// `folder`: the folder of the file system that is mounted at `at`; "/" for its root.
+  /// `folder`: the folder of the file system that is mounted at `at`, such as "/".
   std::string folder{}, at{}, type{}, options{};
 };
 

@@ -8,7 +8,8 @@
 
 namespace plait::nn::detail {
 
-/// True if L is a layer, not a formula or a combination, with `forward` and `backward_input`.
+/// True if L is a layer with `forward` and `backward_input`, and no formula or combination of
+/// layers.
 template <class L>
 inline constexpr bool has_own_bodies = [] {
   if constexpr (!layer<L> || requires { typename L::combination; }) return false;
@@ -42,13 +43,15 @@ inline constexpr bool declare_alike = [] {
 
 namespace plait::nn {
 
-/// In a repeat: the layer `Last` in the last of every `Period` copies, and the layer `L` in all
-/// other copies, as the attention of Gemma 3 has a window in five of six blocks. The block remains
-/// one type, so that the copies keep their numbers in names, and each copy is a unit of the
-/// pipeline. The last period may be incomplete; outside of a repeat, this is L.
+/// Alternates two layers in the copies of a repeat: of every `Period` copies, the last one has the
+/// layer `Last`, and the others have the layer `L`. For example, five of six blocks of Gemma 3 have
+/// attention with a window, and the sixth has attention to all earlier positions. The block remains
+/// one type, so parameter names contain the number of the copy, and each copy is a unit of the
+/// pipeline. The number of copies need not be a multiple of `Period`. Outside of a repeat, the
+/// layer is L.
 ///
-/// L and Last have no parameters, and declare the same types, forms and slots: they differ only in
-/// options that do not change these, such as the window of an attention.
+/// L and Last have no parameters, and declare the same types, forms and slots. They differ only in
+/// options that do not change these declarations, such as the window of an attention.
 ///
 /// Shapes: as L.
 /// Moves:  as L.

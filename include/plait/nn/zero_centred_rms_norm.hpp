@@ -44,8 +44,8 @@ struct zero_centred_rms_norm
   static_assert(Options.epsilon.nano > 0,
                 "zero_centred_rms_norm<Width, {.epsilon}>: epsilon must be positive, because a row "
                 "of zeros would be divided by zero; write .epsilon = plait::fraction(1e-5)");
-  // The formula could also be cut by features. Ranks would then save little work, and add up a
-  // number for each row.
+  // The formula could also be cut by features. That would save little work, and the ranks would
+  // have to add up a number for each row.
   using forms = plait::forms<whole, by_sequence<>>;
 };
 

@@ -26,7 +26,7 @@ namespace plait::ext {
 /// All ranks make a step_trace, after the trainer and before the next step; the trainer outlives
 /// it. Steps are not replayed (trainer_options::replay) while they are traced.
 ///
-/// Moves:  in each step, one small all_reduce for each three tensors.
+/// Moves:  in each step, one small all_reduce for every three tensors.
 /// Cost:   copies each traced tensor to the host, and waits for the device after each layer.
 /// Errors: input_error, the same on all ranks, if the file exists, if it cannot be written, or if
 ///         the trainer has a trace already.

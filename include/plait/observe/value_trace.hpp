@@ -23,13 +23,13 @@ namespace plait::execution {
 /// each tensor of a step on its rank, adds up the sums of all ranks, and writes the lines of the
 /// step on the root rank.
 ///
-/// A value is shown by the node that completes it. A layer whose output is partial is followed by a
-/// transfer that sums the outputs of the ranks, so the result of the transfer is recorded as the
-/// layer's output. At the end of a residual, the sum is recorded as the output of the last layer,
-/// because some plans compute both at once. The gradients of a backward follow the same rules with
-/// the nodes before the layer: the gradient of a layer's input is recorded after the transfer that
-/// sums it, and at the beginning of a residual after the sum. If a layer overwrites its input, the
-/// output of the layer in front of it is not recorded.
+/// A value is recorded after the node that completes it. For example, a layer whose output is
+/// partial is followed by a transfer that sums the outputs of the ranks, so the result of the
+/// transfer is recorded as the layer's output. At the end of a residual, the sum is recorded as the
+/// output of the last layer, because some plans compute both at once. The gradients of a backward
+/// follow the same rules with the nodes before the layer: the gradient of a layer's input is
+/// recorded after the transfer that sums it, and at the beginning of a residual after the sum. If a
+/// layer overwrites its input, the output of the layer in front of it is not recorded.
 ///
 /// Threads: used by the one thread that runs the rank.
 class value_trace : public value_recorder {
@@ -67,7 +67,7 @@ class value_trace : public value_recorder {
                         std::size_t element_bytes);
   /// Adds up the sums of all ranks and writes the lines of a step. All ranks call this function.
   ///
-  /// Moves:  one all_reduce of `compared_fields` numbers for each three tensors.
+  /// Moves:  one all_reduce of `compared_fields` numbers for every three tensors.
   /// Errors: input_error, the same on all ranks, if the file cannot be written.
   void write_step(std::int64_t step, number_gather const& gather);
 

@@ -22,8 +22,8 @@ struct recorded_value {
   layer_context const* context = nullptr;
 };
 
-/// The interface through which a trainer shows the values of its steps to a tool, such as
-/// `plait::ext::step_trace`. The functions are called only while a recorder is set.
+/// The interface through which a trainer passes the values of its steps to a tool, such as
+/// `plait::ext::step_trace`. A trainer calls the functions only while a recorder is set.
 ///
 /// Threads: used by the one thread that runs the rank.
 class value_recorder {
