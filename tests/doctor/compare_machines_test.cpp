@@ -111,11 +111,11 @@ TEST(CompareMachines, MissingNumbersAreCounted) {
   now.quiet = false;
   auto const result = compare_machines(before, now);
   EXPECT_EQ(result.compared, 36u);
-  EXPECT_EQ(result.notes,
-            (std::vector<std::string>{"the backend was 'mpi' before and is 'gloo' now",
-                                      "the machine is not quiet now: other processes work",
-                                      "numbers that were measured only before: 4",
-                                      "numbers that were measured only now: 1"}));
+  EXPECT_EQ(result.notes, (std::vector<std::string>{
+                              "the backend was 'mpi' before and is 'gloo' now",
+                              "the machine is not quiet now: other processes use its processors",
+                              "numbers that were measured only before: 4",
+                              "numbers that were measured only now: 1"}));
 }
 
 TEST(CompareMachines, OtherRanksAreNotCompared) {

@@ -180,7 +180,7 @@ std::vector<fault> const& faults() {
        finding_severity::fails,
        "the process may lock 64 KiB of memory, and the host has the RDMA device 'mlx5_0'",
        "no limit",
-       "set `ulimit -l unlimited`, in the unit of the job manager, too"}};
+       "set `ulimit -l unlimited`, also in the systemd unit of the job manager"}};
   return all;
 }
 

@@ -126,8 +126,9 @@ PLAIT_DECL machine_comparison compare_machines(machine const& before, machine co
   differ("name", before.name, now.name);
   differ("backend", before.backend, now.backend);
   if (!before.quiet)
-    out.notes.push_back("the machine was not quiet before: other processes worked");
-  if (!now.quiet) out.notes.push_back("the machine is not quiet now: other processes work");
+    out.notes.push_back("the machine was not quiet before: other processes used its processors");
+  if (!now.quiet)
+    out.notes.push_back("the machine is not quiet now: other processes use its processors");
   bool const with_ranks = detail::have_same_ranks(before, now);
   if (!with_ranks)
     out.notes.push_back(

@@ -256,7 +256,7 @@ PLAIT_DECL std::vector<finding> locked_memory(std::vector<host_settings> const& 
                             " of memory, and the host has the RDMA device ",
                             detail::in_quotes(of.rdma_devices.value().front())}),
         .expected = "no limit",
-        .what_to_do = "set `ulimit -l unlimited`, in the unit of the job manager, too",
+        .what_to_do = "set `ulimit -l unlimited`, also in the systemd unit of the job manager",
         .severity = finding_severity::fails};
   });
 }
