@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layers that differ between the copies of a repeat, against the laws of layers and against blocks
+// Layers that differ between the copies of a repeat obey the laws of layers, and train as blocks
 // that are written one by one.
 #include "plait/nn/interleaved.hpp"
 

@@ -42,8 +42,8 @@ struct element_origin {
 
 /// The operands of an optimizer's step whose states are bfloat16, rounded stochastically. Two
 /// states of an element are rounded by the halves of one random word, which is a function of the
-/// seed, the step, the parameter and the index of the element in the whole parameter. The states
-/// therefore have the same bits under every plan.
+/// seed, the step, the parameter and the index of the element in the whole parameter. Every plan
+/// therefore draws the same random words.
 ///
 /// Shapes: origins (origin_count), in the order of their offsets. Elements that are in no origin
 ///         are padding; their states are rounded towards zero.

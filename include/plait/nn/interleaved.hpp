@@ -48,7 +48,7 @@ namespace plait::nn {
 /// attention with a window, and the sixth has attention to all earlier positions. The block remains
 /// one type, so parameter names contain the number of the copy, and each copy is a unit of the
 /// pipeline. The number of copies need not be a multiple of `Period`. Outside of a repeat, the
-/// layer is L.
+/// layer is L, or Last if `Period` is 1.
 ///
 /// L and Last have no parameters, and declare the same types, forms and slots. They differ only in
 /// options that do not change these declarations, such as the window of an attention.

@@ -19,7 +19,7 @@ namespace plait::ext {
 ///
 /// The file does not depend on the plan. Its numbers are the count of elements, their sum, the
 /// square root of the sum of their squares, and a hash of the bits of each element and of its index
-/// in the whole tensor of the global batch. All four are sums over elements without rounding, so
+/// in the whole tensor of the global batch. All four come from additions that do not round, so
 /// runs whose values have the same bits write the same file on any number of ranks. docs/tracing.md
 /// describes the file.
 ///

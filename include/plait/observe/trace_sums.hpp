@@ -11,9 +11,9 @@
 namespace plait::execution {
 
 /// The numbers that a trace keeps of a tensor: how many elements it has, their sum, the sum of
-/// their squares, and a hash of their bits and indices. All of them are sums over the elements
-/// without rounding. So ranks that have different elements of a tensor can add them in any order,
-/// and the result does not depend on the plan.
+/// their squares, and a hash of their bits and indices. All of these numbers are sums over the
+/// elements, and the additions do not round. So ranks that have different elements of a tensor can
+/// add their sums in any order, and the result does not depend on the plan.
 class trace_sums {
  public:
   /// The number of words that to_words() returns.

@@ -63,8 +63,8 @@ struct traced_leaf {
   int unit = 0;
 };
 
-/// Returns the leaf whose output is the value that `node` of a unit has completed, or whose input's
-/// gradient it is.
+/// Returns the leaf whose output `node` of a unit has completed or, in a backward, the leaf whose
+/// input's gradient the node has completed. The result has no leaf if the node completes neither.
 PLAIT_DECL traced_leaf leaf_of_node(plan_ir const& plan, program_node const& node, direction way,
                                     int unit) {
   using enum program_node_kind;
@@ -89,7 +89,7 @@ PLAIT_DECL traced_leaf leaf_of_node(plan_ir const& plan, program_node const& nod
         auto const* const of = traced_source(plan, summands);
         return at(is_kind(of, add) ? traced_source_before_moves(plan, of->in) : of, unit);
       }
-      // A move at the end of a unit is in front of the next unit's first layer.
+      // A value at the end of a unit is the input of the next unit's first layer.
       auto const& here = plan.items[item_of(plan.items, unit)];
       bool const is_last = summands == here.out && unit + 1 < plan.unit_count();
       int const read = is_last ? plan.items[item_of(plan.items, unit + 1)].in : summands;

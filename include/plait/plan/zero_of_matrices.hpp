@@ -43,7 +43,7 @@ constexpr std::size_t deal(lean_vector<dealt_parameter>& parameters, std::size_t
 /// Moves the parameters of a stage within their buckets, so that each parameter is in one block of
 /// its bucket, and pads the blocks to the length of the longest block. A bucket stays as it is, and
 /// its blocks cut parameters, if the padded bucket would be at least twice as long as its
-/// parameters, or if the bucket has units of several chunks.
+/// parameters, or if the bucket has units of several chunks of the pipeline.
 ///
 /// Example: 2 ranks share a bucket of matrices of 300, 100, 400 and 400 elements. One block gets
 ///          the matrices of 400 and 300 elements. The other block gets the matrices of 400 and 100

@@ -15,7 +15,8 @@ namespace plait::ext {
 /// step computes in the type of the parameters, float or double, and then rounds the new states
 /// stochastically: the mean of the rounded states is the exact state, so small changes are not
 /// lost. The random numbers are functions of the trainer's seed, the step, the parameter, and the
-/// index of the element in the whole parameter, so the states are the same under every plan.
+/// index of the element in the whole parameter, so every plan draws the same numbers. If the
+/// gradients have the same bits, as under `reproducible`, the states have the same bits, too.
 ///
 /// The settings are the settings of adamw. Ranks and checkpoints also compare the size of an
 /// element of a state. A checkpoint of adamw is refused, unless checkpoint_options::allow contains

@@ -270,8 +270,8 @@ struct parameter_layout {
   stored_buckets parameters_at{}, gradients_at{};
   std::size_t frozen_count = 0;  ///< number of elements of frozen parameters
   std::size_t tied_count = 0;    ///< number of elements of the accumulators of tied uses
-  /// If parameters have been dealt out, the offset of parameter `entry` of `unit` at index unit *
-  /// entries.size() + entry; else empty.
+  /// If the blocks of buckets contain whole parameters (deal_parameters), the offset of parameter
+  /// `entry` of `unit` at index unit * entries.size() + entry; otherwise empty.
   lean_vector<std::size_t> dealt{};
 
   /// Returns the offset of parameter `entry` of a unit; for a tied use, the owner's offset.
@@ -375,7 +375,8 @@ struct parameters_to_deal {
 /// `least_bucket`: least number of elements of a bucket in region over_batch; 0 makes the region
 /// one bucket.
 /// `cuts_frozen`: true if frozen parameters are cut as well.
-/// `rules`, `owners`: how parameters are dealt to the ranks whose optimizers own them.
+/// `rules`: the rules by which optimizers own parameters.
+/// `owners`: number of blocks into which each bucket is cut.
 [[gnu::cold]] constexpr parameter_layout lay_out_parameters(
     static_view<item> items, static_view<parameter_entry> entries, static_view<unit_range> chunks,
     int batch_ranks, std::size_t alignment = parameter_alignment, std::size_t least_bucket = 0,
