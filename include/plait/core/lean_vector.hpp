@@ -15,6 +15,9 @@ namespace plait::detail {
 [[nodiscard]] void* copied_bytes(void const* from, std::size_t bytes);
 /// Moves the bytes to an allocation of `room` bytes, frees the old one and returns the new one.
 [[nodiscard]] void* moved_bytes(void* from, std::size_t bytes, std::size_t room);
+/// Frees an allocation. The destructor of lean_vector calls this function, which is not constexpr:
+/// clang omits a constexpr destructor that calls `operator delete` itself, and the memory leaks.
+void free_bytes(void* from) noexcept;
 
 }  // namespace plait::detail
 
@@ -74,7 +77,7 @@ class lean_vector {
     return *this;
   }
   constexpr ~lean_vector() {
-    if (can_be_bytes && !__builtin_is_constant_evaluated()) ::operator delete(data_);
+    if (can_be_bytes && !__builtin_is_constant_evaluated()) detail::free_bytes(data_);
     else delete[] data_;
   }
 

@@ -20,4 +20,6 @@ PLAIT_DECL void* moved_bytes(void* from, std::size_t bytes, std::size_t room) {
   return to;
 }
 
+PLAIT_DECL void free_bytes(void* from) noexcept { ::operator delete(from); }
+
 }  // namespace plait::detail
