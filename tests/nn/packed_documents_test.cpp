@@ -244,6 +244,26 @@ TEST(PackedDocuments, EqualDocumentsOneByOneInReadyMadeAttention) {
   EXPECT_GT(std::abs(outcome_of<example_job>(unnumbered()).loss - right.loss), 1e-4);
 }
 
+struct mixing_job
+    : parallel<objective<sequential<named<"wte", nn::embedding<vocabulary, width, normal(1.0)>>,
+                                    residual<nn::causal_self_attention<width, heads, length>>,
+                                    named<"head", product<vocabulary>>>,
+                         nn::cross_entropy<vocabulary>>,
+               data_parallel<2>, double> {};
+TEST(PackedDocuments, AreRefusedByModelsThatMixThem) {
+  EXPECT_NO_THROW(outcome_of<mixing_job>(byte_text::from_text(lines(), length)));
+  try {
+    outcome_of<mixing_job>(packed());
+    ADD_FAILURE() << "no error";
+  } catch (input_error const& problem) {
+    EXPECT_NE(std::string(problem.what())
+                  .find("a layer of the model mixes the positions of all documents; write "
+                        "nn::document_attention instead of nn::attention"),
+              std::string::npos)
+        << problem.what();
+  }
+}
+
 TEST(PackedDocuments, SamplesWithoutDocumentsAreOneDocument) {
   auto const text = byte_text::from_text(lines(), length);
   using plain = job<serial, false>;

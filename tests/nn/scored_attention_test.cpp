@@ -25,7 +25,7 @@ using namespace plait::ext;
 // example-begin scores
 struct alibi {  // keys further back count less; each head has another slope
   auto operator()(auto score, std::size_t query, std::size_t key, std::size_t head) const {
-    return score - double(query - key) / double(2 << head);
+    return score - (double(query) - double(key)) / double(2 << head);
   }
 };
 struct soft_cap {  // no score is above 20

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "plait/core/concat.hpp"
@@ -52,7 +53,7 @@ class byte_text {
   ///
   /// Errors: input_error if `sequence` is 0, or the text is shorter than sequence + 1 bytes.
   [[nodiscard]] static byte_text from_text(std::string text, std::size_t sequence,
-                                           std::string const& source = "the text") {
+                                           std::string_view source = "the text") {
     return from_text(std::move(text), ext::text_options{.sequence = sequence}, source);
   }
   /// Makes a data set from a text of several documents: `byte_text::from_text(text, {.sequence =
@@ -61,7 +62,7 @@ class byte_text {
   /// Errors: also input_error if `.pack` is true without an `.end_of_text` from 0 to 255, or false
   ///         with an `.end_of_text`.
   [[nodiscard]] static byte_text from_text(std::string text, ext::text_options const& options,
-                                           std::string const& source = "the text");
+                                           std::string_view source = "the text");
 
   /// Makes a data set from a file.
   ///

@@ -31,7 +31,7 @@ PLAIT_DECL void append_file(std::string& text, std::string const& path) {
 namespace plait {
 
 PLAIT_DECL byte_text byte_text::from_text(std::string text, ext::text_options const& options,
-                                          std::string const& source) {
+                                          std::string_view source) {
   if (options.sequence == 0) throw input_error("byte_text: the sequence length must be at least 1");
   detail::check_packing("byte_text", options.pack, options.end_of_text, vocabulary);
   if (text.empty()) throw input_error({source, " is empty"});

@@ -47,6 +47,7 @@ struct aliasing {
 ///   static constexpr bool takes_epilogue                    (optional: false)
 ///   static constexpr bool takes_sum                         (optional: false)
 ///   static constexpr bool takes_weights                     (optional: false; of a loss)
+///   static constexpr bool takes_documents                   (optional: false)
 ///   static constexpr bool adds_to_loss                      (optional: false; of other layers)
 ///   static void prepare(ops, l)              (optional: nothing)
 ///   static void forward(ops, l)              l.y from l.x
@@ -78,6 +79,10 @@ struct aliasing {
 ///
 /// takes_weights: the loss multiplies the term and the gradient of each row by the weight of the
 /// row.
+///
+/// takes_documents: the layer lets a position depend on positions of its own document only, see
+/// ops.document_positions. Trainers refuse batches of packed documents if a layer that mixes
+/// positions (`sequence` without a form by_sequence) does not declare it.
 ///
 /// adds_to_loss: a layer inside the model has its own term in the loss. Its forward calls
 /// ops.add_to_loss(terms). Its backward_input adds the terms' gradients with respect to x, times
@@ -199,7 +204,8 @@ struct leaf_info {
   int overwrites_gradient = -1;  // index of the parameter whose gradient is overwritten; -1: none
   bool takes_epilogue = false;
   bool takes_sum = false;
-  bool takes_weights = false;  ///< the loss accepts a weight for each row
+  bool takes_weights = false;    ///< the loss accepts a weight for each row
+  bool takes_documents = false;  ///< the layer does not mix positions of different documents
   bool is_elementwise = false;
   bool has_forward = true, has_backward_input = true, has_backward_parameters = true;
   bool has_backward = false;          ///< `backward` exists, and computes both gradients
@@ -354,6 +360,7 @@ constexpr leaf_info read_leaf() {
   if constexpr (requires { L::may_alias; }) info.may_alias = L::may_alias;
   if constexpr (requires { L::takes_epilogue; }) info.takes_epilogue = L::takes_epilogue;
   if constexpr (requires { L::takes_weights; }) info.takes_weights = L::takes_weights;
+  if constexpr (requires { L::takes_documents; }) info.takes_documents = L::takes_documents;
   if constexpr (requires { L::adds_to_loss; }) info.adds_to_loss = L::adds_to_loss;
   if constexpr (requires { typename L::overwrites_gradient; })
     info.overwrites_gradient =

@@ -35,7 +35,8 @@ inline constexpr bool declare_alike = [] {
            std::is_same_v<typename of_a::forms, typename of_b::forms> &&
            std::is_same_v<typename of_a::saved, typename of_b::saved> &&
            std::is_same_v<typename of_a::scratch, typename of_b::scratch> &&
-           a.sequence == b.sequence && a.units == b.units && a.mixes_samples == b.mixes_samples;
+           a.sequence == b.sequence && a.units == b.units && a.mixes_samples == b.mixes_samples &&
+           a.takes_documents == b.takes_documents;
   } else return true;
 }();
 
@@ -85,6 +86,7 @@ struct interleaved {
   static constexpr std::size_t sequence = ext::leaf_of<L>.sequence;
   static constexpr std::size_t units = ext::leaf_of<L>.units;
   static constexpr std::size_t mixes_samples = ext::leaf_of<L>.mixes_samples;
+  static constexpr bool takes_documents = ext::leaf_of<L>.takes_documents;
   static constexpr double flops_per_row =
       (static_cast<double>(Period - 1) * ext::leaf_of<L>.flops_per_row +
        ext::leaf_of<Last>.flops_per_row) /

@@ -104,7 +104,7 @@ struct scored_attention_options {
 /// Example (tests/nn/scored_attention_test.cpp scores):
 ///     struct alibi {  // keys further back count less; each head has another slope
 ///       auto operator()(auto score, std::size_t query, std::size_t key, std::size_t head) const {
-///         return score - double(query - key) / double(2 << head);
+///         return score - (double(query) - double(key)) / double(2 << head);
 ///       }
 ///     };
 ///     struct soft_cap {  // no score is above 20
@@ -152,6 +152,7 @@ struct scored_attention {
   using scratch = plait::scratch<scores>;
   static constexpr std::size_t sequence = Sequence;
   static constexpr std::size_t units = KeyValueHeads;
+  static constexpr bool takes_documents = Options.documents;
   static constexpr double flops_per_row = plain::flops_per_row;
 
   static void forward(auto& ops, auto const& l) {

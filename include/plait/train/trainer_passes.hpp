@@ -126,7 +126,8 @@ class trainer_passes {
   [[gnu::cold]] void make(passes_of_shape& here, Batch const& batch, workload const& load,
                           bool trains, std::string const& name) {
     plait::execution::check_shape(batch, plan::sequence_length, plan::tree.leaves[0].input(),
-                                  target_shape::targets, sizeof(T), name);
+                                  target_shape::targets, sizeof(T),
+                                  planning::keeps_documents_apart(plan::tree), name);
     last_run_.reset();
     recorded_ = {};
     here.reset();

@@ -95,6 +95,18 @@ constexpr std::size_t count_samples_together(auto const& tree) {
   return out;
 }
 
+/// Returns true if no layer mixes positions of different documents of a sample. A layer mixes
+/// positions if it has a sequence and no form cuts the sequence.
+constexpr bool keeps_documents_apart(auto const& tree) {
+  for (auto const& leaf : tree.leaves) {
+    bool mixes = leaf.sequence > 1 && !leaf.is_loss && !leaf.takes_documents;
+    for (auto const& form : leaf.forms)
+      if (form.inputs.at[0] == shard<dim::sequence>) mixes = false;
+    if (mixes) return false;
+  }
+  return true;
+}
+
 /// Returns true if a layer sums over the samples of a microbatch, on all ranks.
 constexpr bool sums_over_samples(auto const& tree) {
   for (auto const& leaf : tree.leaves)

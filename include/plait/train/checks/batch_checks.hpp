@@ -16,13 +16,15 @@ namespace plait::execution {
 
 /// Checks that the shape of a batch is the shape that the model takes: the length of sequences, the
 /// width of inputs and targets, and the type of features. `sequence`: the model's sequence length;
-/// 0: any length. Messages begin with `trainer`.
+/// 0: any length. If samples have several documents, also checks that layers keep them apart.
+/// Messages begin with `trainer`.
 ///
-/// Errors: size_mismatch.
+/// Errors: size_mismatch; input_error for documents.
 template <class Memory>
 [[gnu::cold]] void check_shape(device_batch<Memory> const& batch, std::size_t sequence,
                                value_info const& input, value_info const& targets,
-                               std::size_t element_bytes, std::string const& trainer) {
+                               std::size_t element_bytes, bool keeps_documents_apart,
+                               std::string const& trainer) {
   auto const say = [&](std::string const& what, std::size_t expected, std::size_t given) {
     if (expected != given)
       throw size_mismatch(
@@ -35,6 +37,13 @@ template <class Memory>
     throw size_mismatch({trainer, " got a batch of features of ", batch.element_bytes,
                          " bytes, but the job computes with features of ", element_bytes,
                          " bytes; write plait::batches<typename job::element>(data, ...)"});
+  if (batch.document_positions != nullptr && !keeps_documents_apart)
+    throw input_error({trainer,
+                       " got samples of several documents (.pack), but a layer of the model mixes "
+                       "the positions of all documents; write nn::document_attention instead of "
+                       "nn::attention, set .documents of scored_attention or qk_norm_attention, "
+                       "declare takes_documents in a layer of yours that keeps documents apart, or "
+                       "leave .pack out"});
 }
 
 /// Checks that the memory of a batch has not been overwritten by a later batch. Batches of one
