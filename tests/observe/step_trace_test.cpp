@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cmath>
@@ -19,6 +20,7 @@
 #include <span>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "plait/plait.hpp"
@@ -150,7 +152,7 @@ class StepTrace : public testing::Test {
 /// The numbers of one line, computed here from the elements of a tensor in the order of the tensor.
 struct reference {
   std::uint64_t hash = 0;
-  double sum = 0, squares = 0;
+  double sum = 0, squares = 0, weighted = 0;
 
   static std::uint64_t mixed(std::uint64_t x) {  // the last steps of SplitMix64
     x ^= x >> 30;
@@ -162,7 +164,9 @@ struct reference {
   }
   explicit reference(std::span<double const> elements) {
     for (std::size_t i = 0; i < elements.size(); ++i) {
-      hash += mixed(mixed(i + 0x9e3779b97f4a7c15ull) ^ std::bit_cast<std::uint64_t>(elements[i]));
+      auto const of_index = mixed(i + 0x9e3779b97f4a7c15ull);
+      hash += mixed(of_index ^ std::bit_cast<std::uint64_t>(elements[i]));
+      weighted += elements[i] * std::ldexp(double(std::int64_t(of_index)), -63);
       sum += elements[i];
       squares += elements[i] * elements[i];
     }
@@ -176,21 +180,22 @@ std::vector<std::string> line_of(std::string const& trace, std::string const& st
   for (std::string line; std::getline(lines, line);) {
     std::istringstream words(line);
     std::vector<std::string> out{std::istream_iterator<std::string>(words), {}};
-    if (out.size() == 7 && out[0] == step && out[1] == pass && out[6] == name) return out;
+    if (out.size() == 8 && out[0] == step && out[1] == pass && out[7] == name) return out;
   }
   return {};
 }
 void expect_line(std::string const& trace, std::string const& pass, std::string const& name,
                  std::span<double const> elements) {
   auto const line = line_of(trace, "0", pass, name);
-  ASSERT_EQ(line.size(), 7u) << pass << " " << name;
+  ASSERT_EQ(line.size(), 8u) << pass << " " << name;
   reference const expected(elements);
   char hash[17];
   std::snprintf(hash, sizeof hash, "%016llx", static_cast<unsigned long long>(expected.hash));
   EXPECT_EQ(line[2], std::to_string(elements.size())) << name;
   EXPECT_NEAR(std::stod(line[3]), expected.sum, 1e-12) << name;
   EXPECT_NEAR(std::stod(line[4]), std::sqrt(expected.squares), 1e-12) << name;
-  EXPECT_EQ(line[5], hash) << pass << " " << name;
+  EXPECT_NEAR(std::stod(line[5]), expected.weighted, 1e-12) << name;
+  EXPECT_EQ(line[6], hash) << pass << " " << name;
 }
 
 TEST_F(StepTrace, IsTheSameFileUnderAllPlansWithTheSameBits) {
@@ -199,7 +204,7 @@ TEST_F(StepTrace, IsTheSameFileUnderAllPlansWithTheSameBits) {
   for (std::string const name :
        {"wte", "wpe", "h.0.ln", "h.1.mlp.fc", "h.1.mlp.1", "h.1.mlp.proj", "relu", "head"}) {
     auto const line = line_of(serial, "2", "forward", name);
-    ASSERT_EQ(line.size(), 7u) << name;
+    ASSERT_EQ(line.size(), 8u) << name;
     bool const is_wide = name == "h.1.mlp.fc" || name == "h.1.mlp.1";
     EXPECT_EQ(line[2], name == "head" ? std::to_string(16 * length * vocabulary)
                        : is_wide      ? std::to_string(16 * length * 2 * width)
@@ -207,7 +212,7 @@ TEST_F(StepTrace, IsTheSameFileUnderAllPlansWithTheSameBits) {
   }
   for (char const* const name :
        {"loss", "head", "relu", "h.1.mlp.1", "h.1.mlp.fc", "h.0.ln", "wpe"})
-    EXPECT_EQ(line_of(serial, "2", "backward", name).size(), 7u) << name;
+    EXPECT_EQ(line_of(serial, "2", "backward", name).size(), 8u) << name;
   EXPECT_EQ(serial, (train<job<plait::data_parallel<2, plait::zero<1>>>>("zero")));
   EXPECT_EQ(serial, (train<job<plait::pipeline<2>, plait::data_parallel<2>>>("pipeline")));
   auto const equal = compare("serial zero");
@@ -268,6 +273,35 @@ TEST_F(StepTrace, NamesAChangedWeight) {
   EXPECT_EQ(found.text.find("first difference: step 0 forward h.1.mlp.proj\n"), 0u) << found.text;
   EXPECT_NE(found.text.find("\n  right: count 512, sum "), std::string::npos) << found.text;
   EXPECT_NE(found.text.find("\n  wrong: count 512, sum "), std::string::npos) << found.text;
+}
+
+// Swapped columns change neither the sum nor the norm of the weight and of the layer's output.
+TEST_F(StepTrace, NamesALayerWithSwappedColumns) {
+  char const* const changed = "h.1.mlp.fc.weight";
+  plait::launch<serial_job>(plait::threads{}, [&](auto& rank) {
+    for (std::string const name : {"right", "swapped"}) {
+      auto trainer = plait::trainer<serial_job>(rank, plait::adamw{.learning_rate = 1e-2});
+      std::vector<double> weight(width * 2 * width);
+      for (std::size_t i = 0; i < weight.size(); ++i) weight[i] = 0.1 * std::sin(double(i));
+      for (std::size_t row = 0; name == "swapped" && row < width; ++row)
+        std::swap(weight[row * 2 * width + 3], weight[row * 2 * width + 10]);
+      trainer.import_parameters([&](std::string const& of, auto const&, std::span<double> values) {
+        if (of == changed) std::copy(weight.begin(), weight.end(), values.begin());
+        return of == changed;
+      });
+      plait::ext::step_trace trace(trainer, path(name));
+      auto batches = plait::batches(text_of_bytes(), plait::global_batch<16>{}, rank);
+      trainer.step(batches.at(0));
+    }
+  });
+  auto const right = line_of(read("right"), "0", "forward", "h.1.mlp.fc");
+  auto const swapped = line_of(read("swapped"), "0", "forward", "h.1.mlp.fc");
+  ASSERT_EQ(right.size(), 8u);
+  ASSERT_EQ(swapped.size(), 8u);
+  for (std::size_t i : {3u, 4u}) EXPECT_NEAR(std::stod(right[i]), std::stod(swapped[i]), 1e-12);
+  auto const found = compare("--tolerance 1e-5 right swapped");
+  EXPECT_EQ(found.code, 1);
+  EXPECT_EQ(found.text.find("first difference: step 0 forward h.1.mlp.fc\n"), 0u) << found.text;
 }
 
 TEST_F(StepTrace, NamesALayerWithAWrongBackward) {

@@ -18,15 +18,15 @@ namespace plait::ext {
 /// every step of the trainer; a program without such an object does no work for it.
 ///
 /// The file does not depend on the plan. Its numbers are the count of elements, their sum, the
-/// square root of the sum of their squares, and a hash of the bits of each element and of its index
-/// in the whole tensor of the global batch. All four come from additions that do not round, so
-/// runs whose values have the same bits write the same file on any number of ranks. docs/tracing.md
-/// describes the file.
+/// square root of the sum of their squares, their sum with weights that depend on the index in the
+/// whole tensor of the global batch, and a hash of the bits of each element and of its index. All
+/// five come from additions that do not round, so runs whose values have the same bits write the
+/// same file on any number of ranks. docs/tracing.md describes the file.
 ///
 /// All ranks make a step_trace, after the trainer and before the next step; the trainer outlives
 /// it. Steps are not replayed (trainer_options::replay) while they are traced.
 ///
-/// Moves:  in each step, one small all_reduce for every three tensors.
+/// Moves:  in each step, one small all_reduce for every two tensors.
 /// Cost:   copies each traced tensor to the host, and waits for the device after each layer.
 /// Errors: input_error, the same on all ranks, if the file exists, if it cannot be written, or if
 ///         the trainer has a trace already.

@@ -11,17 +11,18 @@
 namespace plait::execution {
 
 /// The numbers that a trace keeps of a tensor: how many elements it has, their sum, the sum of
-/// their squares, and a hash of their bits and indices. All of these numbers are sums over the
-/// elements, and the additions do not round. So ranks that have different elements of a tensor can
-/// add their sums in any order, and the result does not depend on the plan.
+/// their squares, their sum with weights that depend on the index, and a hash of their bits and
+/// indices. All of these numbers are sums over the elements, and the additions do not round. So
+/// ranks that have different elements of a tensor can add their sums in any order, and the result
+/// does not depend on the plan.
 class trace_sums {
  public:
   /// The number of words that to_words() returns.
-  static constexpr std::size_t words = 3 + 2 * detail::exact_sum::words;
+  static constexpr std::size_t words = 3 + 3 * detail::exact_sum::words;
   using word_list = std::array<std::uint64_t, words>;
 
   /// Adds the element with a global index in the tensor. An element that is not finite, or whose
-  /// magnitude is 2^128 or more, is left out of the two sums.
+  /// magnitude is 2^128 or more, is left out of the three sums.
   void add(std::uint64_t index, double element);
   /// Adds the sums of another rank.
   void add(word_list const& other);
@@ -37,6 +38,13 @@ class trace_sums {
   [[nodiscard]] double sum() const;
   /// Returns the square root of the sum of the squares; NaN if an element was left out.
   [[nodiscard]] double norm() const;
+  /// Returns the sum of the elements times weight(index), each product rounded to a double; NaN if
+  /// an element was left out. Unlike the sum and the norm, it changes if two elements are swapped.
+  [[nodiscard]] double weighted_sum() const;
+
+  /// Returns the weight of the element with an index: a number from -1 to 1, which is
+  /// mix(index + 0x9e3779b97f4a7c15) as a signed integer, divided by 2^63.
+  static double weight(std::uint64_t index);
 
   /// Returns a number all of whose bits depend on all bits of `bits`.
   ///
@@ -49,7 +57,7 @@ class trace_sums {
 
  private:
   std::uint64_t count_ = 0, left_out_ = 0, hash_ = 0;
-  detail::exact_sum sum_{}, squares_{};
+  detail::exact_sum sum_{}, squares_{}, weighted_{};
 };
 
 }  // namespace plait::execution

@@ -20,24 +20,27 @@ PLAIT_DECL void trace_sums::add(std::uint64_t index, double element) {
   }
   sum_.add(element);
   squares_.add(element * element);
+  weighted_.add(weight(index) * element);
 }
 
 PLAIT_DECL void trace_sums::add(word_list const& other) {
   count_ += other[0];
   left_out_ += other[1];
   hash_ += other[2];
-  std::array<std::uint64_t, detail::exact_sum::words> half{};
-  std::copy_n(other.begin() + 3, half.size(), half.begin());
-  sum_.add(half);
-  std::copy_n(other.begin() + 3 + half.size(), half.size(), half.begin());
-  squares_.add(half);
+  std::array<std::uint64_t, detail::exact_sum::words> part{};
+  auto from = other.begin() + 3;
+  for (auto* const into : {&sum_, &squares_, &weighted_}) {
+    std::copy_n(from, part.size(), part.begin());
+    into->add(part);
+    from += part.size();
+  }
 }
 
 PLAIT_DECL trace_sums::word_list trace_sums::to_words() const {
   word_list out{count_, left_out_, hash_};
-  std::copy(sum_.integer().begin(), sum_.integer().end(), out.begin() + 3);
-  std::copy(squares_.integer().begin(), squares_.integer().end(),
-            out.begin() + 3 + detail::exact_sum::words);
+  auto into = out.begin() + 3;
+  for (auto const* const from : {&sum_, &squares_, &weighted_})
+    into = std::copy(from->integer().begin(), from->integer().end(), into);
   return out;
 }
 
@@ -47,6 +50,15 @@ PLAIT_DECL double trace_sums::sum() const {
 
 PLAIT_DECL double trace_sums::norm() const {
   return left_out_ > 0 ? std::numeric_limits<double>::quiet_NaN() : std::sqrt(squares_.value());
+}
+
+PLAIT_DECL double trace_sums::weighted_sum() const {
+  return left_out_ > 0 ? std::numeric_limits<double>::quiet_NaN() : weighted_.value();
+}
+
+PLAIT_DECL double trace_sums::weight(std::uint64_t index) {
+  auto const bits = std::bit_cast<std::int64_t>(mix(index + 0x9e3779b97f4a7c15u));
+  return static_cast<double>(bits) * 0x1p-63;
 }
 
 }  // namespace plait::execution

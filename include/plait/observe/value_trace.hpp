@@ -67,7 +67,7 @@ class value_trace : public value_recorder {
                         std::size_t element_bytes);
   /// Adds up the sums of all ranks and writes the lines of a step. All ranks call this function.
   ///
-  /// Moves:  one all_reduce of `compared_fields` numbers for every three tensors.
+  /// Moves:  one all_reduce of `compared_fields` numbers for every two tensors.
   /// Errors: input_error, the same on all ranks, if the file cannot be written.
   void write_step(std::int64_t step, number_gather const& gather);
 

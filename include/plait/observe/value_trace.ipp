@@ -150,7 +150,7 @@ PLAIT_DECL value_trace::value_trace(std::string const& path, facts of, number_ga
       auto const end = path.rfind('/');
       detail::require_folder({"trace", path}, end == std::string::npos ? "" : path.substr(0, end));
       file_.emplace(path, "trace", detail::growing_file::start::new_file);
-      file_->append("plait trace 1\n# step pass count sum norm hash name\n");
+      file_->append("plait trace 2\n# step pass count sum norm weighted_sum hash name\n");
     } catch (input_error const& error) {
       problem = error.what();
     }
@@ -258,10 +258,10 @@ PLAIT_DECL void value_trace::write_step(std::int64_t step, number_gather const& 
     auto const& now = sums_[i];
     if (now.count() == 0) continue;
     auto const space = names_[i].find(' ');
-    char numbers[120];
-    std::snprintf(numbers, sizeof numbers, " %llu %.17g %.17g %016llx ",
+    char numbers[150];
+    std::snprintf(numbers, sizeof numbers, " %llu %.17g %.17g %.17g %016llx ",
                   static_cast<unsigned long long>(now.count()), now.sum(), now.norm(),
-                  static_cast<unsigned long long>(now.hash()));
+                  now.weighted_sum(), static_cast<unsigned long long>(now.hash()));
     text +=
         concat({step, " ", names_[i].substr(0, space), numbers, names_[i].substr(space + 1), "\n"});
   }
