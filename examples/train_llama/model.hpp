@@ -151,17 +151,18 @@ struct tiny {
 
 // example-begin shape
 /// Llama-3.2-1B on 4096 tokens.
-inline constexpr shape llama_1b_shape{.layers = 16,
-                                      .width = 2048,
-                                      .hidden = 8192,
-                                      .heads = 32,
-                                      .key_value_heads = 8,
-                                      .head_width = 64,
-                                      .sequence = 4096,
-                                      .vocabulary = 128256,
-                                      .rotary = {.base = 500000,
-                                                 .scaling = plait::nn::rotary_scaling::llama3,
-                                                 .factor = plait::fraction(32.0)}};
+inline constexpr train_llama::shape llama_1b_shape{
+    .layers = 16,
+    .width = 2048,
+    .hidden = 8192,
+    .heads = 32,
+    .key_value_heads = 8,
+    .head_width = 64,
+    .sequence = 4096,
+    .vocabulary = 128256,
+    .rotary = {.base = 500000,
+               .scaling = plait::nn::rotary_scaling::llama3,
+               .factor = plait::fraction(32.0)}};
 // example-end
 
 template <std::size_t>

@@ -163,8 +163,6 @@ TEST(CheckConfig, NamesTheFieldThatDiffersWithBothValues) {
             "rope_parameters is 5 in the file and an object in the program"},
            {"tie_word_embeddings", "true",
             "tie_word_embeddings is true in the file and false in the program"},
-           {"sliding_window", "32", "sliding_window is 32 in the file and null in the program"},
-           {"sliding_window", "0", "sliding_window is 0 in the file and null in the program"},
            {"attention_bias", "true",
             "attention_bias is true in the file and false in the program"},
            {"mlp_bias", "true", "mlp_bias is true in the file and false in the program"},
@@ -206,8 +204,10 @@ TEST(CheckConfig, AcceptsOtherWritingsOfTheSame) {
            {"partial_rotary_factor", "1.0", ""},
            {"quantization_config", "null", ""},
            // Notes:
+           {"sliding_window", "32",
+            "sliding_window is 32, which transformers ignores for the model_type 'llama'"},
            {"sliding_window", "64",
-            "sliding_window is 64, which has no effect on a sequence of 64 positions"},
+            "sliding_window is 64, which transformers ignores for the model_type 'llama'"},
            {"max_position_embeddings", "128",
             "max_position_embeddings is 128, and the program has a sequence of 64 positions"},
            {"attention_dropout", "0.1",
@@ -406,6 +406,40 @@ TEST(CheckConfig, RefusesFieldsThatItDoesNotKnow) {
            "the file gives no logit_scale, so that transformers takes null, and the program "
            "has 1"));
   model.others[0].second = "null";
+  EXPECT_EQ(refusal(config, model), "no error");
+}
+
+TEST(CheckConfig, ComparesTheWindowThatTheModelTypeReads) {
+  auto model = fixture_model();
+  model.sliding_window = 32;
+  json config = fixture_json();
+  config["sliding_window"] = 32;
+  EXPECT_TRUE(says(refusal(config, model),
+                   ": sliding_window is 32, which transformers ignores for the model_type 'llama', "
+                   "and the program has a window of 32; correct the program's model"))
+      << refusal(config, model);
+
+  model.model_type = {"mistral"};
+  config["model_type"] = "mistral";
+  config["architectures"] = {"MistralForCausalLM"};
+  EXPECT_EQ(refusal(config, model), "no error");
+  config["use_sliding_window"] = false;
+  auto const report = check(config, model);
+  ASSERT_EQ(report.notes.size(), 1u);
+  EXPECT_EQ(report.notes[0],
+            "use_sliding_window is false, which transformers ignores for the model_type 'mistral'");
+  model.sliding_window = 0;
+  EXPECT_TRUE(
+      says(refusal(config, model), "sliding_window is 32 in the file and null in the program"));
+  config["sliding_window"] = 0;
+  EXPECT_TRUE(
+      says(refusal(config, model), "sliding_window is 0 in the file and null in the program"));
+  config["sliding_window"] = 64;
+  ASSERT_EQ(check(config, model).notes.size(), 2u);
+  EXPECT_EQ(check(config, model).notes[1],
+            "sliding_window is 64, which has no effect on a sequence of 64 positions");
+  config["sliding_window"] = 32;
+  config["layer_types"] = {"full_attention", "full_attention"};
   EXPECT_EQ(refusal(config, model), "no error");
 }
 

@@ -73,6 +73,10 @@ def changed(**fields):
     return dict(LLAMA_1B, **fields)
 
 
+def mistral(**fields):
+    return changed(model_type="mistral", architectures=["MistralForCausalLM"], **fields)
+
+
 def without(*names):
     return {name: value for name, value in LLAMA_1B.items() if name not in names}
 
@@ -103,8 +107,8 @@ check("the comments: %s" % lines[:2], lines[:2] == [
 check("train_llama has the constant: %s" % out, code == 0 and "".join(lines[:1] + lines[2:]) in program)
 
 # Names and sequences.
-has(LLAMA_1B, "shape model_shape{.layers = 16,")
-check("a name from digits", "constexpr shape model_7_b_shape{" in run(write(LLAMA_1B, "7-B"))[1])
+has(LLAMA_1B, "constexpr train_llama::shape model_shape{ .layers = 16,")
+check("a name from digits", "constexpr train_llama::shape model_7_b_shape{" in run(write(LLAMA_1B, "7-B"))[1])
 has(LLAMA_1B, ".sequence = 131072,", "--sequence", "131072")
 has(changed(max_position_embeddings=2048), ".sequence = 2048,")
 check("no comment on a head of its own", "tied" not in constant(changed(tie_word_embeddings=False)))
@@ -112,7 +116,7 @@ check("no comment on a head of its own", "tied" not in constant(changed(tie_word
 # Defaults of transformers for missing fields.
 tiny = {"model_type": "llama"}
 check("defaults of llama: " + constant(tiny), constant(tiny).endswith(
-    "shape model_shape{.layers = 32, .width = 4096, .hidden = 11008, .heads = 32, .key_value_heads = 32, "
+    "shape model_shape{ .layers = 32, .width = 4096, .hidden = 11008, .heads = 32, .key_value_heads = 32, "
     ".head_width = 128, .sequence = 2048, .vocabulary = 32000, .norm = {.epsilon = plait::fraction(1e-6)}};"))
 check("defaults of mistral: " + constant({"model_type": "mistral"}, "--sequence", "8192"),
       constant({"model_type": "mistral"}, "--sequence", "8192").endswith(
@@ -132,10 +136,18 @@ has(changed(rope_scaling=dict(SCALING, low_freq_factor=2.5, high_freq_factor=8, 
 short = {key: value for key, value in SCALING.items() if key != "original_max_position_embeddings"}
 has(changed(rope_scaling=short), ".original_positions = 131072}")
 has(changed(rms_norm_eps=2.5e-07), ".norm = {.epsilon = plait::fraction(2.5e-7)}")
-has(changed(sliding_window=1024), ".attention = {.window = 1024}")
-for config in (changed(sliding_window=4096), changed(sliding_window=1024, use_sliding_window=False),
-               changed(sliding_window=1024, layer_types=["full_attention"] * 16)):
-    lacks(config, ".window")
+# Only Mistral and Gemma read sliding_window, and none of the three types reads use_sliding_window.
+has(mistral(sliding_window=1024), ".attention = {.window = 1024}")
+has(mistral(sliding_window=1024, use_sliding_window=False),
+    "/// Its config.json has the use_sliding_window false, which transformers ignores for the model_type mistral. inline")
+has(mistral(sliding_window=1024, use_sliding_window=False), ".attention = {.window = 1024}")
+for config in (mistral(sliding_window=4096), mistral(sliding_window=None),
+               mistral(sliding_window=1024, layer_types=["full_attention"] * 16)):
+    lacks(config, "window")
+has(changed(sliding_window=1024),
+    "/// Its config.json has the sliding_window 1024, which transformers ignores for the model_type llama. inline")
+lacks(changed(sliding_window=1024), ".window")
+lacks(changed(use_sliding_window=False, sliding_window=None), "window")
 
 # Gemma 3, as transformers 4 and 5 write it.
 def gemma(**fields):
@@ -154,7 +166,7 @@ plain, local = {"rope_type": "default", "rope_theta": 1e6}, {"rope_type": "defau
 code, out, said = run("--name", "gemma_1b_shape", write(GEMMA_1B, "gemma-3-1b"))
 check("the constant of Gemma 3 1B: %d %s %s" % (code, out, said), code == 0 and " ".join(out.split()) == (
     "/// gemma-3-1b on 4096 tokens. /// Its head is the table of the embedding: the model is tied_llama. "
-    "inline constexpr shape gemma_1b_shape{.layers = 26, .width = 1152, .hidden = 6912, .heads = 4, "
+    "inline constexpr train_llama::shape gemma_1b_shape{ .layers = 26, .width = 1152, .hidden = 6912, .heads = 4, "
     ".key_value_heads = 1, .head_width = 256, .sequence = 4096, .vocabulary = 262144, "
     ".norm = {.epsilon = plait::fraction(1e-6)}, .rotary = {.base = 1000000}, .attention = {.window = 512}, "
     ".gemma = {.pattern = 6}};"))
@@ -224,7 +236,7 @@ refused("has rope_scaling.beta_fast, 32, which train_llama's model does not have
         changed(rope_scaling=dict(SCALING, beta_fast=32)))
 refused("has the rope_scaling 4, which is not an object", changed(rope_scaling=4))
 refused("has layer_types [\"full_attention\", \"sliding_attention\"]; train_llama's layers all have the same attention",
-        changed(sliding_window=8, layer_types=["full_attention", "sliding_attention"]))
+        mistral(sliding_window=8, layer_types=["full_attention", "sliding_attention"]))
 refused("has the quantization_config {\"bits\": 4}, and train_llama's model null",
         changed(quantization_config={"bits": 4}))
 refused("has the field 'logit_scale' (0.5), which train_llama's model does not have and which may change the model",

@@ -50,7 +50,7 @@ namespace plait {
 /// sizes, rms_norm_eps, rope_theta, hidden_act, max_position_embeddings and tie_word_embeddings. If
 /// a model_type implies a value and has no field for it, such as the biases of Qwen2's attention,
 /// the value is not compared. A window that is at least as long as `sequence` is treated as no
-/// window.
+/// window, and so is a sliding_window of a Llama, which transformers ignores.
 ///
 /// Cost:    reads at most 1 MiB.
 /// Errors:  input_error, one sentence that names every difference with both values, and every field

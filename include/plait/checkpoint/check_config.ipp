@@ -12,6 +12,7 @@
 #include <string_view>
 #include <utility>
 
+#include "plait/checkpoint/compare_config.hpp"
 #include "plait/checkpoint/config_fields.hpp"
 #include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
@@ -62,11 +63,35 @@ PLAIT_DECL json_value activation_name(json_value const& value) {
   return value;
 }
 
-/// Compares the fields of a config.json with the program's model, one after the other.
+/// Returns true if a model type of transformers reads a field.
+PLAIT_DECL bool is_read(json_value const* defaults, std::string_view field) {
+  return defaults == nullptr || member_of(defaults, field) != nullptr;
+}
+
+PLAIT_DECL json_value window_in(json_value const& found, json_value const* defaults) {
+  auto const value = [&](std::string_view name) {
+    auto const* const given = member_of(&found, name);
+    auto const* const out = given != nullptr ? given : member_of(defaults, name);
+    return out != nullptr && is_read(defaults, name) ? *out : json_value();
+  };
+  auto const* const kinds = member_of(&found, "layer_types");
+  bool const has_no_kind = kinds == nullptr || list_in(*kinds) == nullptr;
+  if (value("use_sliding_window") == json_value(false) ||
+      (!has_no_kind && !list_has(kinds, "sliding_attention")))
+    return {};
+  return value("sliding_window");
+}
+
+/// Compares the fields of a config.json with a model, one after the other.
 class config_comparison {
  public:
-  config_comparison(file_name const& file, json_value const& found, model_config const& of)
-      : file_(file), found_(found), of_(of), known_(json_value::parse(config_fields())) {}
+  config_comparison(file_name const& file, json_value const& found, model_config const& of,
+                    compared_model const& words)
+      : file_(file),
+        found_(found),
+        of_(of),
+        words_(words),
+        known_(json_value::parse(config_fields())) {}
 
   ext::config_report report() {
     check_model();
@@ -153,10 +178,12 @@ class config_comparison {
     auto const& name = theirs.name;
     auto const json = theirs.is_known ? json_text(theirs.json) : "";
     differences_.push_back(
-        theirs.is_given ? concat({name, " is ", json, " in the file and ", ours, " in the program"})
-        : theirs.is_known ? concat({"the file gives no ", name, ", so that transformers takes ",
-                                    json, ", and the program has ", ours})
-                          : concat({"the file gives no ", name, ", and the program has ", ours}));
+        theirs.is_given
+            ? concat({name, " is ", json, " in the file and ", ours, " in ", words_.name})
+        : theirs.is_known
+            ? concat({"the file gives no ", name, ", so that transformers takes ", json, ", and ",
+                      words_.name, " has ", ours})
+            : concat({"the file gives no ", name, ", and ", words_.name, " has ", ours}));
   }
 
   /// Compares a field of the file with the program's value. If the field is missing in the file and
@@ -251,10 +278,16 @@ class config_comparison {
   void compare_windows() {
     auto window = find("sliding_window");
     auto const use = find("use_sliding_window");
+    auto const given = window.json;
+    bool const is_ignored =
+        window.is_given && !given.is_null() && !is_read(defaults(), "sliding_window");
+    window.json = window_in(found_, defaults());
     window.is_known = true;  // if the model type lacks the field, there is no window
-    if (use.json == json_value(false)) window.json = nullptr;
-    else if (use.is_given && use.json != json_value(true))
-      differ(use, window.json.is_null() ? "false" : "true");
+    if (use.is_given && !use.json.is_boolean()) differ(use, given.is_null() ? "false" : "true");
+    else if (use.is_given && !given.is_null() && !is_ignored &&
+             !is_read(defaults(), "use_sliding_window"))
+      note(concat({use.name, " is ", use.json.dump(), ", which transformers ignores for the ",
+                   "model_type ", in_quotes(type_)}));
     auto const theirs = kinds_of_layers(of_.num_hidden_layers);
     auto const* const list = list_in(theirs.json);
     auto ours = of_.layer_types;
@@ -269,7 +302,15 @@ class config_comparison {
     bool const is_wide = take(window.json, size) && without_effect(size);
     bool const own_is_wide = own_window == 0 || without_effect(own_window);
     auto const own = own_window == 0 ? json_value() : json_value(own_window);
-    if (is_wide && own_is_wide && !is_same_value(window.json, own))
+    if (is_ignored) {
+      auto const text =
+          concat({window.name, " is ", json_text(given),
+                  ", which transformers ignores for the model_type ", in_quotes(type_)});
+      if (own_is_wide) note(text);
+      else
+        differences_.push_back(
+            concat({text, ", and ", words_.name, " has a window of ", own_window}));
+    } else if (is_wide && own_is_wide && !is_same_value(window.json, own))
       note(concat({window.name, " is ", window.json.dump(),
                    ", which has no effect on a sequence of ", of_.sequence, " positions"}));
     else if (!(own_is_wide && window.json.is_null())) compare(window, own);
@@ -463,22 +504,21 @@ class config_comparison {
 
   void refuse_differences() const {
     if (differences_.empty() && unknown_.empty()) return;
-    std::string text = "does not fit the program's model: ";
+    auto text = concat({words_.problem, ": "});
     if (!differences_.empty())
-      text += concat({joined(differences_, "; "),
-                      "; correct the program's model and its model_config, or read other weights"});
+      text += concat({joined(differences_, "; "), "; ", words_.if_different});
     if (!unknown_.empty())
       text += concat({differences_.empty() ? "" : "; ", "plait does not know the field",
                       unknown_.size() == 1 ? " " : "s ", joined(unknown_, ", "),
-                      ", which may change the model; if the program's model heeds ",
-                      unknown_.size() == 1 ? "it" : "them",
-                      ", write the value into model_config::others"});
+                      ", which may change the model; ",
+                      unknown_.size() == 1 ? words_.if_unknown_one : words_.if_unknown_more});
     file_.refuse(text);
   }
 
   file_name const& file_;
   json_value const& found_;
   model_config const& of_;
+  compared_model const& words_;
   json_value known_;
   std::string type_;
   std::set<std::string, std::less<>> seen_, compared_;
@@ -493,7 +533,12 @@ PLAIT_DECL ext::config_report compare_config(std::string const& text, file_name 
     file.refuse(concat({"has more than ", most_nested, " lists and objects within each other"}));
   auto const found = read_json(text, most_config_bytes, file);
   if (object_in(found) == nullptr) file.refuse("is not an object");
-  return config_comparison(file, found, of).report();
+  return compare_config(found, file, of, {});
+}
+
+PLAIT_DECL ext::config_report compare_config(json_value const& found, file_name const& file,
+                                             model_config const& of, compared_model const& words) {
+  return config_comparison(file, found, of, words).report();
 }
 
 }  // namespace plait::detail

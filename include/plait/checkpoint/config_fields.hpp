@@ -8,7 +8,8 @@ namespace plait::detail {
 /// Returns the fields of config.json that plait knows, as JSON:
 ///
 /// - defaults: for each model type, the default values of its fields. If a model type has no
-///   default for a field, it implies the value of the field.
+///   default for a field, it implies the value of the field; without defaults for sliding_window
+///   and use_sliding_window it ignores these fields.
 /// - names: for each model type, the fields that have other names than in Llama's config.json.
 /// - architectures: for each model type, the name of the class of its language model.
 /// - accepted: for each field that plait's models do not read, the values with which a model of

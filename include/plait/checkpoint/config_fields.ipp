@@ -13,7 +13,7 @@ PLAIT_DECL char const* config_fields() {
       "vocab_size": 32000, "hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32,
       "num_attention_heads": 32, "num_key_value_heads": null, "head_dim": null,
       "hidden_act": "silu", "max_position_embeddings": 2048, "rms_norm_eps": 1e-06,
-      "rope_theta": 10000.0, "sliding_window": null, "attention_bias": false, "mlp_bias": false,
+      "rope_theta": 10000.0, "attention_bias": false, "mlp_bias": false,
       "tie_word_embeddings": false
     },
     "mistral": {
@@ -52,7 +52,7 @@ PLAIT_DECL char const* config_fields() {
     "gpt2": {
       "vocab_size": 50257, "n_embd": 768, "n_inner": null, "n_layer": 12, "n_head": 12,
       "activation_function": "gelu_new",
-      "n_positions": 1024, "layer_norm_epsilon": 1e-05, "sliding_window": null,
+      "n_positions": 1024, "layer_norm_epsilon": 1e-05,
       "scale_attn_weights": true, "scale_attn_by_inverse_layer_idx": false,
       "add_cross_attention": false, "tie_word_embeddings": true
     }
