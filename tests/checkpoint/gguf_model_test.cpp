@@ -137,7 +137,16 @@ TEST(GgufModel, RefusesWeightsThatDoNotFit) {
             "llama.cpp's llama needs");
   EXPECT_EQ(with([](entries& all) { all[4].shape = {6, 8}; }),
             "save_gguf: 'model.layers.0.self_attn.q_proj.weight' has the shape (6, 8), but the "
-            "model's numbers give (8, 8)");
+            "model's numbers give (8, 8); heads 4 x head width 2 = 8; correct gguf_model::heads or "
+            "head_width");
+  EXPECT_EQ(with([](entries& all) { all[6].shape = {6, 8}; }),
+            "save_gguf: 'model.layers.0.self_attn.v_proj.weight' has the shape (6, 8), but the "
+            "model's numbers give (4, 8); key_value_heads 2 x head width 2 = 4; correct "
+            "gguf_model::key_value_heads or head_width");
+  EXPECT_EQ(with([](entries& all) { all[7].shape = {8, 6}; }),
+            "save_gguf: 'model.layers.0.self_attn.o_proj.weight' has the shape (8, 6), but the "
+            "model's numbers give (8, 8); heads 4 x head width 2 = 8; correct gguf_model::heads or "
+            "head_width");
   EXPECT_EQ(with([](entries& all) { all[5].shape = {8, 4}; }),
             "save_gguf: 'model.layers.0.self_attn.k_proj.weight' has the shape (8, 4), but the "
             "model's numbers give (4, 8); store it with weight_order::output_input");
@@ -184,7 +193,16 @@ TEST(GgufModel, RefusesNumbersThatDoNotFit) {
   EXPECT_EQ(with([](gguf_model& m) { m.head_width = 3; }),
             "save_gguf: a head has 3 features, but rotary positions need an even number");
   EXPECT_EQ(with([](gguf_model& m) { m.key_value_heads = 3; }),
-            "save_gguf: gguf_model::heads is 4, which key_value_heads does not divide, 3");
+            "save_gguf: gguf_model::heads is 4, which is not a multiple of key_value_heads, 3");
+  EXPECT_EQ(refusal([] {
+              auto model = numbers;
+              model.ties_head = true;
+              layout(one_layer(), model);
+            }),
+            "save_gguf: the weights have 'lm_head.weight', but gguf_model::ties_head is true, so "
+            "that the head is the table of the embedding; set ties_head to false to write this "
+            "head, or leave it out of the weights");
+  EXPECT_EQ(with([](gguf_model& m) { m.ties_head = true; }), "no error");
   EXPECT_EQ(with([](gguf_model& m) { m.norm_epsilon = std::nan(""); }),
             "save_gguf: gguf_model::norm_epsilon is nan; it needs a finite number above 0");
   EXPECT_EQ(with([](gguf_model& m) { m.rope_base = 1e300; }),
@@ -261,6 +279,7 @@ TEST(GgufModel, ReadsConfigs) {
   llama_weights::write(folder / "tokenizer.json", "{}");
   auto const mistral =
       read(folder, R"({"model_type": "mistral", "sliding_window": 4096, "head_dim": null,
+                       "use_sliding_window": false, "num_key_value_heads": null,
                        "rope_parameters": {"rope_theta": 1000000.0, "rope_type": "default"}, )" +
                        sizes + "}");
   EXPECT_EQ(mistral.architecture, "llama");
@@ -272,10 +291,22 @@ TEST(GgufModel, ReadsConfigs) {
   EXPECT_EQ(mistral.ties_head, std::nullopt);
   EXPECT_EQ(mistral.tokenizer, folder);
   auto const qwen2 = read(folder, R"({"model_type": "qwen2", "use_sliding_window": false,
+                                      "num_key_value_heads": 2,
                                       "sliding_window": 4096, )" +
                                       sizes + "}");
   EXPECT_EQ(qwen2.architecture, "qwen2");
   EXPECT_EQ(qwen2.context_length, 131072u);
+  // Missing fields have the defaults of transformers, and a Llama has no window.
+  EXPECT_EQ(read(folder, R"({"model_type": "mistral", "num_key_value_heads": 2, )" + sizes + "}")
+                .context_length,
+            4096u);
+  auto const qwen3 =
+      read(folder, R"({"model_type": "qwen3", "num_key_value_heads": 2, )" + sizes + "}");
+  EXPECT_EQ(qwen3.head_width, 128u);
+  auto const plain =
+      read(folder, R"({"model_type": "llama", "sliding_window": 32, )" + sizes + "}");
+  EXPECT_EQ(plain.context_length, 131072u);
+  EXPECT_EQ(plain.key_value_heads, 4u);
 
   auto const name = "config '" + (folder / "config.json").string() + "' ";
   auto const refused = [&](std::string const& config, std::string const& says) {
@@ -286,8 +317,37 @@ TEST(GgufModel, ReadsConfigs) {
   refused("{}", "has the model_type ''; save_gguf writes llama, mistral, qwen2 and qwen3");
   refused(R"({"model_type": "gemma"})",
           "has the model_type 'gemma'; save_gguf writes llama, mistral, qwen2 and qwen3");
-  refused(R"({"model_type": "llama", "hidden_act": "gelu"})",
-          "has the hidden_act 'gelu'; llama.cpp computes silu for this architecture");
+  auto const changed = [&](std::string const& fields, std::string const& says) {
+    refused(R"({"model_type": "llama", )" + fields + ", " + sizes + "}", says);
+  };
+  std::string const cannot = "cannot become a GGUF file: ",
+                    correct =
+                        "; llama.cpp computes no other model; correct config.json if it is wrong";
+  changed(R"("hidden_act": "gelu")",
+          cannot + "hidden_act is 'gelu' in the file and 'silu' in the GGUF file" + correct);
+  changed(R"("logit_scale": 0.0625)",
+          cannot +
+              "plait does not know the field 'logit_scale' (0.0625), which may change the "
+              "model; remove it from config.json if the model does not use it");
+  changed(
+      R"("rope_theta": 1e6, "rope_parameters": {"rope_theta": 1e4})",
+      cannot + "rope_theta is 1000000.0 in the file and 10000.0 in its rope_parameters" + correct);
+  changed(R"("rope_scaling": {"rope_type": "llama3"})",
+          cannot +
+              "the file gives no rope_scaling.factor, and the GGUF file has 8.0; the file gives "
+              "no rope_scaling.low_freq_factor, and the GGUF file has 1.0; the file gives no "
+              "rope_scaling.high_freq_factor, and the GGUF file has 4.0; the file gives no "
+              "rope_scaling.original_max_position_embeddings, so that transformers takes "
+              "131072, and the GGUF file has 8192" +
+              correct);
+  changed(R"("num_key_value_heads": 3)",
+          "has num_attention_heads 4, which is not a multiple of its num_key_value_heads 3");
+  changed(R"("architectures": ["LlamaForSequenceClassification"])",
+          cannot + R"(architectures is ["LlamaForSequenceClassification"] in the file and )" +
+              R"(["LlamaForCausalLM"] in the GGUF file)" + correct);
+  refused(
+      R"({"model_type": "qwen3", "attention_bias": true, "num_key_value_heads": 2, )" + sizes + "}",
+      cannot + "attention_bias is true in the file and false in the GGUF file" + correct);
   refused(R"({"model_type": "llama"})", "lacks max_position_embeddings");
   refused(R"({"model_type": "llama", "max_position_embeddings": -3})",
           "needs an integer from 1 to 2147483647 as max_position_embeddings, and has -3");

@@ -42,7 +42,8 @@ struct gguf_model {
   std::optional<llama3_scaling> rope_scaling{};
   /// Numbers that the weights must agree with; 0: any.
   std::size_t layers = 0, width = 0, hidden = 0, vocabulary = 0;
-  /// True if the head is the table of the embedding, so that the weights have no head.
+  /// True if the head is the table of the embedding, so that the weights have no head. False if
+  /// they must have one.
   std::optional<bool> ties_head{};
   /// The folder with tokenizer.json. If empty, the file has no tokenizer, and programs can give
   /// llama.cpp only the numbers of tokens.
@@ -50,10 +51,13 @@ struct gguf_model {
 
   /// Reads the config.json of a folder of Hugging Face, of the model_type llama, mistral, qwen2 or
   /// qwen3. If the folder has a tokenizer.json, `tokenizer` names the folder. If attention has a
-  /// window, context_length is at most the window: up to it llama.cpp computes the same.
+  /// window, context_length is at most the window: up to it llama.cpp computes the same. As in
+  /// check_config, a Llama has no window.
   ///
   /// Errors: input_error that names the file, if it cannot be read, lacks a number, or has another
-  ///         model_type, activation or scaling of rotary frequencies than llama.cpp's architecture.
+  ///         model_type, activation or scaling of rotary frequencies than llama.cpp's architecture;
+  ///         also for a field that check_config does not know, because it may change the model, and
+  ///         for two different values of a number.
   ///
   /// Example (tests/checkpoint/save_gguf_test.cpp gguf_model):
   ///     auto const model = plait::gguf_model::read(base);

@@ -11,6 +11,9 @@
 #include <numbers>
 #include <system_error>
 
+#include "plait/checkpoint/check_config.hpp"
+#include "plait/checkpoint/compare_config.hpp"
+#include "plait/checkpoint/config_fields.hpp"
 #include "plait/checkpoint/json_file.hpp"
 #include "plait/checkpoint/load_weights.hpp"
 #include "plait/core/concat.hpp"
@@ -24,6 +27,7 @@ namespace plait::detail {
 /// Numbers of config.json, which errors name by the file and the key.
 struct config_reader {
   json_file const& file;
+  json_value const* defaults = nullptr;  ///< the defaults of the model type in transformers
 
   /// Returns a number of the object, or `otherwise` if it has none.
   [[nodiscard]] double number(json_object const& in, char const* key, double otherwise) const {
@@ -34,17 +38,24 @@ struct config_reader {
       file.name().refuse(concat({"needs a number above 0 as ", key, ", and has ", value->dump()}));
     return out;
   }
-  [[nodiscard]] std::size_t count(char const* key, std::size_t otherwise = 0) const {
+  [[nodiscard]] std::size_t count(char const* key) const {
     auto const* const value = file.find(key);
-    if (value == nullptr) {
-      if (otherwise > 0) return otherwise;
-      file.name().refuse(concat({"lacks ", key}));
-    }
+    if (value == nullptr) file.name().refuse(concat({"lacks ", key}));
+    return count(key, *value);
+  }
+  [[nodiscard]] std::size_t count(char const* key, json_value const& value) const {
     std::uint64_t out = 0;
-    if (!take(*value, out) || out == 0 || out > std::numeric_limits<std::int32_t>::max())
+    if (!take(value, out) || out == 0 || out > std::numeric_limits<std::int32_t>::max())
       file.name().refuse(
-          concat({"needs an integer from 1 to 2147483647 as ", key, ", and has ", value->dump()}));
+          concat({"needs an integer from 1 to 2147483647 as ", key, ", and has ", value.dump()}));
     return out;
+  }
+  /// Returns a number of the file or, if the field is missing, its default in transformers. Returns
+  /// 0 if the number is null.
+  [[nodiscard]] std::size_t count_or_default(char const* key) const {
+    auto const* value = member_of(file.object(), key, file.name());
+    if (value == nullptr) value = member_of(defaults, key);
+    return value == nullptr || value->is_null() ? 0 : count(key, *value);
   }
   [[nodiscard]] std::string text(json_object const& in, char const* key,
                                  std::string const& otherwise) const {
@@ -82,42 +93,88 @@ PLAIT_DECL void read_rope(config_reader const& from, gguf_model& to) {
   to.rope_scaling = scaling;
 }
 
+/// Refuses a config.json of a model that llama.cpp does not compute, by the rules of check_config.
+/// `of`: the numbers that were read from the file.
+PLAIT_DECL void check_file(config_reader const& from, std::string const& model_type,
+                           gguf_model const& of) {
+  auto const& file = from.file;
+  if (of.head_width == 0 && of.width % of.heads != 0)
+    file.name().refuse(
+        concat({"has the hidden_size ", of.width, ", which is not a multiple of its ",
+                "num_attention_heads ", of.heads}));
+  if (of.heads % of.key_value_heads != 0)
+    file.name().refuse(
+        concat({"has num_attention_heads ", of.heads,
+                ", which is not a multiple of its num_key_value_heads ", of.key_value_heads}));
+  // llama.cpp adds the biases of a Llama that the weights have.
+  auto const has_bias = [&](char const* key) {
+    auto const* const value = file.find(key);
+    return of.architecture == "llama" && value != nullptr && *value == json_value(true);
+  };
+  model_config model{.model_type = {model_type},
+                     .vocab_size = of.vocabulary,
+                     .hidden_size = of.width,
+                     .intermediate_size = of.hidden,
+                     .num_hidden_layers = of.layers,
+                     .num_attention_heads = of.heads,
+                     .num_key_value_heads = of.key_value_heads,
+                     .head_dim = of.head_width,
+                     .rms_norm_eps = of.norm_epsilon,
+                     .rope_theta = of.rope_base,
+                     .attention_bias = has_bias("attention_bias"),
+                     .mlp_bias = has_bias("mlp_bias"),
+                     .tie_word_embeddings = {},
+                     .sequence = of.context_length};
+  if (of.rope_scaling)
+    model.rope_scaling = {.rope_type = "llama3",
+                          .factor = of.rope_scaling->factor,
+                          .low_freq_factor = of.rope_scaling->low_frequency_factor,
+                          .high_freq_factor = of.rope_scaling->high_frequency_factor,
+                          .original_max_position_embeddings = of.rope_scaling->original_positions};
+  compared_model const words{
+      .name = "the GGUF file",
+      .problem = "cannot become a GGUF file",
+      .if_different = "llama.cpp computes no other model; correct config.json if it is wrong",
+      .if_unknown_one = "remove it from config.json if the model does not use it",
+      .if_unknown_more = "remove them from config.json if the model does not use them"};
+  (void)compare_config(file.value(), file.name(), model, words);
+}
+
 }  // namespace plait::detail
 
 namespace plait {
 
 PLAIT_DECL gguf_model gguf_model::read(std::filesystem::path const& folder) {
-  detail::json_file const file(folder / "config.json", "config", 10'000'000);
-  detail::config_reader const from{file};
+  detail::json_file const file(folder / "config.json", "config", detail::most_config_bytes);
+  auto const known = detail::json_value::parse(detail::config_fields());
+  detail::config_reader from{file};
   auto const& all = file.object();
   gguf_model out;
   auto const type = from.text(all, "model_type", "");
   if (type != "llama" && type != "mistral" && type != "qwen2" && type != "qwen3")
     file.name().refuse(ext::concat({"has the model_type ", detail::in_quotes(type),
                                     "; save_gguf writes llama, mistral, qwen2 and qwen3"}));
+  from.defaults = detail::member_of(detail::member_of(&known, "defaults"), type);
   if (type != "mistral") out.architecture = type;
-  if (auto const act = from.text(all, "hidden_act", "silu"); act != "silu")
-    file.name().refuse(ext::concat({"has the hidden_act ", detail::in_quotes(act),
-                                    "; llama.cpp computes silu for this architecture"}));
   auto const named = folder.has_filename() ? folder : folder.parent_path();
   out.name = named.filename().string();
   out.context_length = from.count("max_position_embeddings");
-  auto const* const has_window = file.find("use_sliding_window");
-  if (file.find("sliding_window") != nullptr &&
-      (has_window == nullptr || !has_window->is_boolean() || has_window->get<bool>()))
-    out.context_length = std::min(out.context_length, from.count("sliding_window"));
+  if (auto const window = detail::window_in(file.value(), from.defaults); !window.is_null())
+    out.context_length = std::min(out.context_length, from.count("sliding_window", window));
   out.layers = from.count("num_hidden_layers");
   out.width = from.count("hidden_size");
   out.hidden = from.count("intermediate_size");
   out.vocabulary = from.count("vocab_size");
   out.heads = from.count("num_attention_heads");
-  out.key_value_heads = from.count("num_key_value_heads", out.heads);
-  if (file.find("head_dim") != nullptr) out.head_width = from.count("head_dim");
+  out.key_value_heads = from.count_or_default("num_key_value_heads");
+  if (out.key_value_heads == 0) out.key_value_heads = out.heads;
+  out.head_width = from.count_or_default("head_dim");
   out.norm_epsilon = from.number(all, "rms_norm_eps", 1e-6);
   detail::read_rope(from, out);
   if (auto const* const ties = file.find("tie_word_embeddings");
       ties != nullptr && ties->is_boolean())
     out.ties_head = ties->get<bool>();
+  detail::check_file(from, type, out);
   if (std::error_code problem; std::filesystem::exists(folder / "tokenizer.json", problem))
     out.tokenizer = folder;
   return out;
@@ -304,6 +361,12 @@ PLAIT_DECL gguf_layout::gguf_layout(gguf_model const& model,
   if (!lacking.empty())
     throw input_error({"save_gguf: the weights lack ", list_of_names(lacking, "tensor"),
                        ", which llama.cpp's ", model.architecture, " needs"});
+  if (auto const head = numbers.find("output.weight");
+      head != numbers.end() && model.ties_head == true)
+    throw input_error({"save_gguf: the weights have ", text_of(head->second),
+                       ", but gguf_model::ties_head is true, so that the head is the table of the "
+                       "embedding; set ties_head to false to write this head, or leave it out of "
+                       "the weights"});
   layers = agreed("layers", model.layers, blocks);
 
   auto const shape = [&](char const* name) -> std::vector<std::size_t> const& {
@@ -331,7 +394,7 @@ PLAIT_DECL gguf_layout::gguf_layout(gguf_model const& model,
                        " features, but rotary positions need an even number"});
   if (model.heads % key_value_heads != 0)
     throw input_error({"save_gguf: gguf_model::heads is ", model.heads,
-                       ", which key_value_heads does not divide, ", key_value_heads});
+                       ", which is not a multiple of key_value_heads, ", key_value_heads});
   auto const length = [&](gguf_length of) {
     switch (of) {
       case gguf_length::one: return std::size_t{1};
@@ -344,6 +407,16 @@ PLAIT_DECL gguf_layout::gguf_layout(gguf_model const& model,
     }
     return std::size_t{0};
   };
+  // Returns the end of a sentence on a length that weights do not have.
+  auto const origin = [&](gguf_length of) -> std::string {
+    auto const heads = [&](char const* member, std::size_t count) {
+      return concat({"; ", member, " ", count, " x head width ", head_width, " = ", length(of),
+                     "; correct gguf_model::", member, " or head_width"});
+    };
+    if (of == gguf_length::queries) return heads("heads", model.heads);
+    if (of == gguf_length::keys) return heads("key_value_heads", key_value_heads);
+    return of == gguf_length::head ? "; correct gguf_model::head_width" : "";
+  };
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     auto const& [part, is_bias, block] = matches[i];
     bool const is_matrix = !is_bias && part->columns != gguf_length::one;
@@ -353,14 +426,15 @@ PLAIT_DECL gguf_layout::gguf_layout(gguf_model const& model,
                    .rows = length(part->rows),
                    .columns = is_matrix ? length(part->columns) : 1};
     auto const wanted = is_matrix ? std::vector{to.rows, to.columns} : std::vector{to.rows};
-    if (tensors[i].shape != wanted)
-      throw input_error(
-          {"save_gguf: ", text_of(i), " has the shape ", shape_text(tensors[i].shape),
-           ", but the model's numbers give ", shape_text(wanted),
-           (tensors[i].shape.size() == 2 && is_matrix && tensors[i].shape[0] == to.columns &&
-                    tensors[i].shape[1] == to.rows
-                ? "; store it with weight_order::output_input"
-                : "")});
+    if (auto const& found = tensors[i].shape; found != wanted) {
+      bool const is_turned =
+          is_matrix && found.size() == 2 && found[0] == to.columns && found[1] == to.rows;
+      bool const has_rows = found.size() == wanted.size() && found[0] == wanted[0];
+      throw input_error({"save_gguf: ", text_of(i), " has the shape ", shape_text(found),
+                         ", but the model's numbers give ", shape_text(wanted),
+                         is_turned ? "; store it with weight_order::output_input"
+                                   : origin(has_rows ? part->columns : part->rows)});
+    }
     if (to.type == gguf_type::q8_0 && to.columns % q8_0_elements != 0) to.type = gguf_type::f16;
     // The converter of llama.cpp reorders queries and keys of this architecture alone.
     if (model.architecture == "llama" && part->to == "attn_q") to.interleaved_heads = model.heads;

@@ -34,14 +34,15 @@ namespace plait::detail {
 /// A JSON file that holds an object.
 class json_file {
  public:
-  /// Errors: input_error that names the file if it cannot be read, is longer than `most_bytes` or
-  ///         does not hold a JSON object.
+  /// Errors: input_error that names the file if it cannot be read, is longer than `most_bytes`, is
+  ///         nested more than 100 deep, or does not hold a JSON object.
   json_file(std::filesystem::path const& path, std::string_view kind, std::size_t most_bytes)
       : name_(kind, path.string()), value_(read(path, kind, most_bytes)) {
     if (object_in(value_) == nullptr) name_.refuse("is not an object");
   }
 
   [[nodiscard]] file_name const& name() const { return name_; }
+  [[nodiscard]] json_value const& value() const { return value_; }
   [[nodiscard]] json_object const& object() const { return *object_in(value_); }
   /// Returns a member of the object, or nullptr; null counts as no member.
   [[nodiscard]] json_value const* find(std::string_view key) const {
@@ -60,6 +61,9 @@ class json_file {
       name_.refuse(concat({"has ", file.size(), " bytes; at most ", most_bytes, " are allowed"}));
     std::string text(file.size(), '\0');
     file.read(std::as_writable_bytes(std::span(text)), 0);
+    constexpr int most_nested = 100;
+    if (is_nested_deeper(text, most_nested))
+      name_.refuse(concat({"has more than ", most_nested, " lists and objects within each other"}));
     return read_json(text, most_bytes, name_);
   }
 
