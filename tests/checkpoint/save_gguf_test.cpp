@@ -214,6 +214,13 @@ TEST(SaveGguf, OfATrainerUnderAPlanAndOfAFolder) {
     save_gguf(from, second, model, {.type = type});
     EXPECT_TRUE(gguf_test::read(second).tensors == gguf_test::read(above / name).tensors) << name;
   }
+  {
+    auto const file = above / "temporary.gguf";
+    // example-begin save_gguf_folder
+    plait::save_gguf(plait::weights_folder(base), file, plait::gguf_model::read(base));
+    // example-end
+    EXPECT_TRUE(gguf_test::read(file).tensors == gguf_test::read(above / "f16.gguf").tensors);
+  }
   save_gguf(from, above / "bf16.gguf", model, {.type = gguf_type::bf16});
   expect_fixture(gguf_test::read(above / "bf16.gguf"), 30);
 

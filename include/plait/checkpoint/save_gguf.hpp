@@ -141,8 +141,16 @@ template <class Trainer>
 /// Cost:   holds one tensor at a time, in float.
 /// Errors: the errors of the root rank above, and of weights_folder; also if options.merge_lora is
 ///         set.
+///
+/// Example (tests/checkpoint/save_gguf_test.cpp save_gguf_folder):
+///     plait::save_gguf(plait::weights_folder(base), file, plait::gguf_model::read(base));
 [[gnu::cold]] void save_gguf(weights_folder& weights, std::filesystem::path const& file,
                              gguf_model const& model, ext::save_gguf_options const& options = {});
+[[gnu::cold]] inline void save_gguf(weights_folder&& weights, std::filesystem::path const& file,
+                                    gguf_model const& model,
+                                    ext::save_gguf_options const& options = {}) {
+  save_gguf(weights, file, model, options);
+}
 
 }  // namespace plait
 
