@@ -345,8 +345,10 @@ TEST_F(CheckpointFolder, WrongCommitsAreRefused) {
   EXPECT_EQ(refusal([&] { checkpoint_folder(above_ / "x", ""); }),
             "folder of checkpoints '" + (above_ / "x").string() +
                 "' cannot be used: the name of the job is empty");
-  EXPECT_EQ(refusal([&] { checkpoint_folder(path_ / "a" / "b", "job"); }),
-            "folder of checkpoints 'PATH/a/b' cannot be made: No such file or directory");
+  EXPECT_EQ(
+      refusal([&] { checkpoint_folder(path_ / "a" / "b", "job"); }),
+      "folder of checkpoints 'PATH/a/b' cannot be made: folder 'PATH/a' does not exist; make it "
+      "first");
 }
 
 // A save that fills the disk leaves no files.

@@ -9,6 +9,8 @@
 #include "plait/checkpoint/counted_checkpoints.hpp"
 #include "plait/checkpoint/manifest_rules.hpp"
 #include "plait/checkpoint/manifest_text.hpp"
+#include "plait/core/concat.hpp"
+#include "plait/core/quote.hpp"
 
 namespace plait::ext {
 
@@ -88,13 +90,16 @@ PLAIT_DECL std::filesystem::path checkpoint_folder::made(std::filesystem::path p
     name.refuse("cannot be used: its name is empty or contains a null byte");
   if (job.empty()) name.refuse("cannot be used: the name of the job is empty");
   if (!path.has_filename()) path = path.parent_path();  // 'a/' is the same folder as 'a'
+  auto const parent = path.parent_path();
+  auto const above = parent.empty() ? std::filesystem::path(".") : parent;
   int code = on.make_folder(path);
+  if (code == ENOENT)
+    name.refuse(concat({"cannot be made: folder ", detail::in_quotes(above.string()),
+                        " does not exist; make it first"}));
   if (code != 0 && code != EEXIST) name.fail("cannot be made", code);
   // The parent is synchronised even if the folder exists: the process that made the folder may have
   // been stopped before it synchronised the parent.
-  auto const above = path.parent_path();
-  if ((code = on.sync_folder(above.empty() ? "." : above)) != 0)
-    name.fail("cannot be synchronised to the disk", code);
+  if ((code = on.sync_folder(above)) != 0) name.fail("cannot be synchronised to the disk", code);
   return path;
 }
 
