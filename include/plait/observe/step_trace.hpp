@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -38,6 +39,9 @@ namespace plait::ext {
 ///     for (int step = 0; step < 3; ++step) trainer.step(batches.at(std::uint64_t(step)));
 template <class Trainer>
 class step_trace final : public execution::value_trace {
+  static_assert(
+      requires { typename Trainer::parameter_element; },
+      "step_trace: write step_trace(trainer, path), with a trainer of plait::trainer");
   using plan = typename Trainer::plan_type;
   using base = execution::value_trace;
   static_assert(!plan::is_elastic,
@@ -48,6 +52,13 @@ class step_trace final : public execution::value_trace {
   /// `path`: the name of the file, which must be new.
   [[gnu::cold]] step_trace(Trainer& trainer, std::string const& path)
       : step_trace(trainer, path, trainer.of_.calls()) {}
+  /// Says what to write if the arguments are in the wrong order.
+  template <class Path>
+    requires std::convertible_to<Path const&, std::string>
+  step_trace(Path const& path, Trainer& trainer) : step_trace(trainer, path) {
+    static_assert(!std::convertible_to<Path const&, std::string>,
+                  "step_trace: write step_trace(trainer, path); the trainer is the first argument");
+  }
   step_trace(step_trace const&) = delete;
   step_trace& operator=(step_trace const&) = delete;
   [[gnu::cold]] ~step_trace() { of_.step_watch = nullptr; }

@@ -118,7 +118,7 @@ PLAIT_DECL void throw_on_all_ranks(number_gather const& gather, std::string cons
     if (all[rank][0] != 0) {
       std::string text(most + 1, '\0');
       std::memcpy(text.data(), all[rank], most);
-      throw input_error({text.c_str()});
+      throw input_error(text.c_str());
     }
 }
 
