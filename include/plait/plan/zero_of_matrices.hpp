@@ -147,9 +147,16 @@ namespace plait::ext {
 ///     struct owners_job : plait::parallel<model, owners> {};
 template <int Level>
 struct zero_of_matrices {
-  static constexpr parameter_rule parameters{.kept = zero<Level>::parameters.kept,
-                                             .summed = zero<Level>::parameters.summed,
-                                             .owned = zero<Level>::parameters.owned,
+  static constexpr bool is_level = Level >= 1 && Level <= 3;
+  static_assert(is_level,
+                "zero_of_matrices<Level>: Level must be 1 (the optimizer's state is divided), 2 "
+                "(gradients, too) or 3 (parameters, too); write zero_of_matrices<1>, "
+                "zero_of_matrices<2> or zero_of_matrices<3>, or data_parallel<Ranks> to divide "
+                "nothing");
+  using zero_level = zero<is_level ? Level : 1>;
+  static constexpr parameter_rule parameters{.kept = zero_level::parameters.kept,
+                                             .summed = zero_level::parameters.summed,
+                                             .owned = zero_level::parameters.owned,
                                              .deals_parameters = true,
                                              .deal = planning::deal_parameters};
 };
