@@ -118,9 +118,12 @@ TEST(AdamwBfloat16Checkpoint, IsExchangedWithAdamwOnlyOnRequest) {
               std::string::npos)
         << text;
   };
-  expect_refused(error_of([&] { train<one>(wide.path, 3); }), "exp_avg exp_avg_sq of 2 bytes");
-  expect_refused(error_of([&] { train<one, adamw>(rounded.path, 3); }),
-                 "exp_avg exp_avg_sq of 2 bytes");
+  expect_refused(
+      error_of([&] { train<one>(wide.path, 3); }),
+      "optimizer is adamw in the checkpoint and adamw_bfloat16, states of 2 bytes now; resume");
+  expect_refused(
+      error_of([&] { train<one, adamw>(rounded.path, 3); }),
+      "optimizer is adamw_bfloat16, states of 2 bytes in the checkpoint and adamw now; resume");
   EXPECT_EQ((train<one, adamw>(rounded.path, 2, {"optimizer"}).tensors), of_rounded.tensors);
   for (auto const& [name, values] : train<one>(wide.path, 2, {"optimizer"}).tensors)
     for (std::size_t i = 0; i < values.size(); ++i) {

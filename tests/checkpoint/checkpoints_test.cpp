@@ -555,7 +555,15 @@ TEST(Checkpoints, ContinueWithAllowedSettings) {
                             .saves = {.folder = at.path, .every = 4, .allow = std::move(allow)}},
                            0);
   };
-  EXPECT_THROW(by_sgd({}), input_error);
+  try {
+    by_sgd({});
+    ADD_FAILURE() << "no error";
+  } catch (input_error const& problem) {  // names the optimizers, and not their settings
+    EXPECT_NE(std::string(problem.what())
+                  .find("': optimizer is adamw in the checkpoint and sgd now; resume"),
+              std::string::npos)
+        << problem.what();
+  }
   EXPECT_EQ(by_sgd({"optimizer"}).begun_at, 2u);
   auto const old =
       run({.steps = 4, .average = 0, .saves = {.folder = at.path, .allow = {"optimizer"}}});

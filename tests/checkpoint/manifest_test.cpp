@@ -403,4 +403,26 @@ TEST(Manifest, DifferencesAreSentences) {
   EXPECT_EQ(difference(more, {"line\nbreak"}), "none");
 }
 
+TEST(Manifest, DifferencesNameAParameterThatMuonUpdatesOtherwise) {
+  auto const difference = [](std::string const& saved, std::string const& now) {
+    std::string all;
+    for (auto const& one : plait::ext::differences({{"optimizer", "muon"}, {"matrices", saved}},
+                                                   {{"optimizer", "muon"}, {"matrices", now}}))
+      all += (all.empty() ? "" : ", ") + one;
+    return all;
+  };
+  std::string const both = "matrix a.weight\nelements a.bias\nelements b.weight\n";
+  EXPECT_EQ(difference(both, both), "");
+  EXPECT_EQ(
+      difference(both, "matrix a.weight\nelements a.bias\nmatrix b.weight\n"),
+      "matrices of muon selects other parameters: 'b.weight' is updated element by element in "
+      "the checkpoint and as a whole matrix now");
+  EXPECT_EQ(difference(both, "elements a.weight\nelements a.bias\nmatrix b.weight\n"),
+            "matrices of muon selects other parameters: 'a.weight' is updated as a whole matrix in "
+            "the checkpoint and element by element now; parameters that differ: 2");
+  // The setting `model` compares the parameters that only one of the models has.
+  EXPECT_EQ(difference(both, both + "matrix c.weight\n"), "");
+  EXPECT_EQ(difference(both, "matrix a.weight\nelements a.bias\n"), "");
+}
+
 }  // namespace

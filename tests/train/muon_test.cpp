@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -320,6 +321,21 @@ TEST(MuonPlansOnASimulatedDevice, GiveTheSerialResult) {
               train<job<plait::serial>>(optimizer, 3), 1e-10);
 }
 
+template <class Job>
+void expect_refused(auto const& with_of_rank, std::string const& text) {
+  std::atomic<int> refused = 0;
+  plait::launch<Job>(plait::threads{}, [&](auto& rank) {
+    try {
+      plait::trainer<Job>(rank, with_of_rank(rank.world_rank()));
+      ADD_FAILURE() << "no error: " << text;
+    } catch (plait::input_error const& problem) {
+      ++refused;
+      EXPECT_NE(std::string(problem.what()).find(text), std::string::npos) << problem.what();
+    }
+  });
+  EXPECT_EQ(refused, Job::plan_type::grid.world_size());
+}
+
 TEST(MuonPlansOfTensorRanks, TakeOnlyMatricesThatAreWhole) {
   using cut = job<plait::tensor_parallel<2>>;
   plait::launch<cut>(plait::threads{}, [&](auto& rank) {
@@ -335,23 +351,93 @@ TEST(MuonPlansOfTensorRanks, TakeOnlyMatricesThatAreWhole) {
           << problem.what();
     }
   });
-  auto without = optimizer;
-  without.matrices = [](plait::parameter_description const&) { return false; };
+}
+
+/// A model with one matrix that no tensor rank cuts.
+using model_with_whole =
+    plait::objective<plait::sequential<named<"first", plait::use_form<"whole", linear<8, 16>>>,
+                                       plait::nn::relu<16>, named<"second", linear<16, 12>>,
+                                       plait::nn::relu<12>, named<"last", linear<12, 4>>>,
+                     plait::nn::cross_entropy<4>>;
+template <class Policy>
+struct whole_job : plait::parallel<model_with_whole, Policy, double> {};
+
+bool is_first(plait::parameter_description const& what) { return what.name == "first.weight"; }
+
+TEST(MuonPlansOfTensorRanks, UpdateAMatrixThatIsWhole) {
+  auto with = optimizer;
+  with.matrices = is_first;
   auto const samples = data();
   auto const run = [&]<class Job>(Job) {
     tensors out;
     plait::launch<Job>(plait::threads{}, [&](auto& rank) {
-      auto trainer = plait::trainer<Job>(rank, without);
+      auto trainer = plait::trainer<Job>(rank, with);
       auto batches = plait::batches<double>(samples, plait::global_batch<16>{}, rank);
-      trainer.step(batches.at(0));
-      EXPECT_EQ(trainer.allocated().optimizer,
-                Job::plan_type::memory(0, {}).optimizer);  // no scratch memory
+      for (std::uint64_t step = 0; step < 3; ++step) trainer.step(batches.at(step));
+      plait::workload const load{.optimizer_scratch = muon::scratch_bytes<double>(8, 16)};
+      EXPECT_EQ(trainer.allocated().optimizer, Job::plan_type::memory(0, load).optimizer);
       auto const weights = weights_of(trainer);
       if (rank.is_root()) out = weights;
     });
     return outcome{{}, out};
   };
-  expect_near(run(cut{}), run(job<plait::serial>{}), 1e-10);
+  using cut = whole_job<plait::tensor_parallel<2>>;
+  expect_near(run(cut{}), run(whole_job<plait::serial>{}), 1e-10);
+  expect_refused<cut>([](int) { return muon{}; }, "of a matrix: the matrix 'second.weight'");
+}
+
+// Only the first of two stages has a matrix that Muon updates.
+TEST(MuonPlansOfStages, MayHaveAStageWithoutAMatrix) {
+  auto with = optimizer;
+  with.matrices = is_first;
+  auto const samples = data();
+  auto const run = [&]<class Job>(Job) {
+    tensors out;
+    plait::launch<Job>(plait::threads{}, [&](auto& rank) {
+      auto trainer = plait::trainer<Job>(rank, with);
+      auto batches = plait::batches<double>(samples, plait::global_batch<16>{}, rank);
+      for (std::uint64_t step = 0; step < 3; ++step) trainer.step(batches.at(step));
+      auto const weights = weights_of(trainer);
+      if (rank.is_root()) out = weights;
+    });
+    return outcome{{}, out};
+  };
+  expect_near(run(job<plait::pipeline<2>>{}), run(job<plait::serial>{}), 1e-10);
+}
+
+TEST(MuonOptions, SelectAMatrix) {
+  auto const with = [](bool (*matrices)(plait::parameter_description const&)) {
+    return [=](int) { return muon{.matrices = matrices}; };
+  };
+  std::string const text =
+      "muon: `matrices` selects none of the 8 trained parameters as a matrix; let it return true "
+      "for parameters of two dimensions, such as 'first.weight', or train with plait::adamw{}";
+  auto const none = [](plait::parameter_description const&) { return false; };
+  expect_refused<job<plait::serial>>(with(none), text);
+  expect_refused<job<plait::data_parallel<2>>>(with(none), text);
+  expect_refused<job<plait::pipeline<2>>>(with(none), text);
+  expect_refused<job<plait::serial>>(
+      with([](plait::parameter_description const& what) { return what.rank == 1; }), text);
+  struct frozen_job
+      : plait::parallel<
+            plait::objective<plait::sequential<named<"only", plait::frozen<linear<8, 4>>>,
+                                               named<"scale", plait::nn::layer_norm<4>>>,
+                             plait::nn::cross_entropy<4>>,
+            plait::serial> {};
+  expect_refused<frozen_job>(with(plait::decay_matrices),
+                             "muon updates matrices, but none of the 2 trained parameters of the "
+                             "model has two dimensions; train with plait::adamw{}");
+}
+
+TEST(MuonOptions, SelectTheSameMatricesOnAllRanks) {
+  auto const differ = [](int rank) {
+    return muon{.matrices = rank == 1 ? is_hidden : plait::decay_matrices};
+  };
+  std::string const text =
+      "trainer 1: the ranks differ in the optimizer's `matrices` for parameter 'last.weight' (1 "
+      "selects it): 1 on rank 0, 0 on rank 1;";
+  expect_refused<job<plait::data_parallel<2>>>(differ, text);
+  expect_refused<job<plait::pipeline<2>>>(differ, text);
 }
 
 // example-begin muon

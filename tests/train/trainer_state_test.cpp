@@ -44,10 +44,11 @@ void save(saved_state const& state, whole_state& to, std::mutex& lock) {
   for (std::size_t kind = 0; kind < state.kinds().size(); ++kind) {
     state.copy(kind, copy.data());
     std::lock_guard const alone(lock);
-    for (auto const& [name, info, where, is_frozen] : rectangles) {
-      if (is_frozen && kind > 0) continue;
-      auto& tensor = to.tensors[name + state.kinds()[kind]];
-      auto& times = to.times[name + state.kinds()[kind]];
+    for (auto const& [name, info, where, is_frozen, is_matrix] : rectangles) {
+      auto const& suffix = (is_matrix ? state.matrix_kinds() : state.kinds())[kind];
+      if (kind > 0 && (is_frozen || suffix.empty())) continue;
+      auto& tensor = to.tensors[name + suffix];
+      auto& times = to.times[name + suffix];
       tensor.resize(info.count());
       times.resize(info.count());
       for (std::size_t i = 0; i < where.rows; ++i)

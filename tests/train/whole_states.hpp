@@ -43,9 +43,10 @@ inline void save(plait::saved_state const& state, states& to, std::mutex& lock) 
     state.copy(kind, bytes.data());
     auto const copy = widened(bytes, state.element_bytes(kind));
     std::lock_guard const alone(lock);
-    for (auto const& [name, info, where, is_alone] : state.rectangles()) {
-      if (is_alone && kind > 0) continue;
-      auto& tensor = to.tensors[name + state.kinds()[kind]];
+    for (auto const& [name, info, where, is_alone, is_matrix] : state.rectangles()) {
+      auto const& suffix = (is_matrix ? state.matrix_kinds() : state.kinds())[kind];
+      if (kind > 0 && (is_alone || suffix.empty())) continue;
+      auto& tensor = to.tensors[name + suffix];
       tensor.resize(info.count());
       for (std::size_t i = 0; i < where.rows; ++i)
         for (std::size_t j = 0; j < where.columns; ++j)

@@ -116,6 +116,13 @@ using checkpoint_settings = std::vector<std::pair<std::string, std::string>>;
     std::vector<std::string> const& allow, checkpoint_settings const& saved,
     checkpoint_settings const& now);
 
+/// Returns the names in `allowed`. If the name of the optimizer differs and this is an error, the
+/// result also has the names of the optimizer's settings, so that the error names the two
+/// optimizers, and not each setting that only one of them has.
+[[nodiscard]] [[gnu::cold]] std::vector<std::string_view> with_settings_of_optimizer(
+    std::vector<std::string_view> const& allowed, checkpoint_settings const& saved,
+    checkpoint_settings const& now);
+
 }  // namespace detail
 
 }  // namespace plait

@@ -37,6 +37,28 @@ PLAIT_DECL void say_missing(std::int64_t step, std::string const& why) {
                static_cast<long long>(step), why.c_str());
 }
 
+PLAIT_DECL std::vector<std::string_view> with_settings_of_optimizer(
+    std::vector<std::string_view> const& allowed, checkpoint_settings const& saved,
+    checkpoint_settings const& now) {
+  constexpr std::string_view name = "optimizer";
+  auto out = allowed;
+  auto const name_in = [&](checkpoint_settings const& settings) {
+    auto const found = std::ranges::find(settings, name, &checkpoint_settings::value_type::first);
+    return found == settings.end() ? std::string_view{} : std::string_view(found->second);
+  };
+  if (std::ranges::find(allowed, name) != allowed.end() || name_in(saved) == name_in(now))
+    return out;
+  for (auto const* const settings : {&saved, &now}) {
+    bool is_of_optimizer = false;
+    for (auto const& [setting, value] : *settings) {
+      if (setting == "schedule") break;
+      if (is_of_optimizer) out.push_back(setting);
+      is_of_optimizer = is_of_optimizer || setting == name;
+    }
+  }
+  return out;
+}
+
 PLAIT_DECL std::vector<std::string_view> allowed_settings(std::vector<std::string> const& allow,
                                                           checkpoint_settings const& saved,
                                                           checkpoint_settings const& now) {

@@ -31,6 +31,7 @@ PLAIT_DECL checkpoints::checkpoints(std::unique_ptr<saved_state> state,
   set_extra(std::move(options_.extra));
   copies_.rank = state_->rank();
   copies_.kinds = state_->kinds();
+  copies_.matrix_kinds = state_->matrix_kinds();
   for (std::size_t kind = 0; kind < copies_.kinds.size(); ++kind)
     copies_.element_bytes.push_back(state_->element_bytes(kind));
   copies_.rectangles = state_->rectangles();
@@ -286,8 +287,9 @@ PLAIT_DECL std::optional<checkpoints::found_here> checkpoints::newest(std::uint6
 PLAIT_DECL void checkpoints::check(ext::checkpoint_manifest const& manifest,
                                    std::filesystem::path const& folder) const {
   auto const allowed = detail::allowed_settings(options_.allow, manifest.settings, settings_);
-  auto const found = ext::differences(
-      manifest.settings, detail::settings_to_compare(settings_, manifest.settings), allowed);
+  auto const now = detail::settings_to_compare(settings_, manifest.settings);
+  auto const hidden = detail::with_settings_of_optimizer(allowed, manifest.settings, now);
+  auto const found = ext::differences(manifest.settings, now, hidden);
   if (found.empty()) return;
   std::string all;
   for (auto const& one : found) all += (all.empty() ? "" : ", ") + one;
@@ -379,10 +381,16 @@ PLAIT_DECL ext::checkpoint_manifest checkpoints::manifest_now() const {
   std::string parameter;
   std::size_t kind = 0;
   for (auto const& [name, info] : state_->tensors()) {
-    bool const is_next =
-        kind + 1 < copies_.kinds.size() && name == parameter + copies_.kinds[kind + 1];
-    kind = is_next ? kind + 1 : 0;
-    if (!is_next) parameter = name;
+    auto const is_of = [&, &tensor = name](std::size_t next) {
+      return tensor == parameter + copies_.kinds[next] ||
+             tensor == parameter + copies_.matrix_kinds[next];
+    };
+    while (++kind < copies_.kinds.size() && !is_of(kind)) {
+    }
+    if (kind >= copies_.kinds.size()) {
+      kind = 0;
+      parameter = name;
+    }
     out.tensors.push_back({name, detail::sizes_of(info, info.rows, info.columns),
                            to_string(detail::type_in_files(copies_.element_bytes[kind]))});
   }

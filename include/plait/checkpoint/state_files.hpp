@@ -23,7 +23,7 @@ inline constexpr char const* crc_key = "plait_crc32";
 /// averages.
 struct rank_copies {
   int rank = 0;
-  std::vector<std::string> kinds{};
+  std::vector<std::string> kinds{}, matrix_kinds{};
   std::vector<std::size_t> element_bytes{};  ///< bytes of an element of each kind
   std::vector<saved_rectangle> rectangles{};
   std::vector<std::vector<std::byte>> bytes{};  ///< the copy of each kind
@@ -55,6 +55,9 @@ class state_writer {
   /// Returns the bytes of a rectangle, row by row. The bytes are valid until the next call of this
   /// function.
   std::span<std::byte const> rows_of(std::size_t kind, parameter_rectangle const& where);
+
+  /// Returns the name of the tensor of a kind; empty if the parameter has no tensor of the kind.
+  [[nodiscard]] std::string name_of(entry const& tensor) const;
 
   rank_copies const& of_;
   std::vector<std::byte> rows_{};

@@ -37,7 +37,8 @@ PLAIT_DECL void state_writer::write_kinds(std::filesystem::path const& path, std
     last = each.name;
     if (each.is_alone && begin > 0) continue;
     if (files.size() <= same) files.resize(same + 1);
-    for (std::size_t kind = begin; kind < end; ++kind) files[same].push_back({kind, &each});
+    for (std::size_t kind = begin; kind < end; ++kind)
+      if (!name_of({kind, &each}).empty()) files[same].push_back({kind, &each});
   }
   for (std::size_t i = 0; i < files.size(); ++i) {
     if (files[i].empty()) continue;
@@ -52,9 +53,10 @@ PLAIT_DECL void state_writer::write_file(std::filesystem::path const& path,
   std::vector<safetensors_entry> entries;
   sharding_info offsets;
   auto sums = nlohmann::ordered_json::object();
-  for (auto const& [kind, of] : tensors) {
+  for (auto const& tensor : tensors) {
+    auto const& [kind, of] = tensor;
     auto const& where = of->where;
-    auto const name = of->name + of_.kinds[kind];
+    auto const name = name_of(tensor);
     entries.push_back({name, type_in_files(of_.element_bytes[kind]),
                        sizes_of(of->info, where.rows, where.columns)});
     offsets[name] = sizes_of(of->info, where.row, where.column);
@@ -63,9 +65,15 @@ PLAIT_DECL void state_writer::write_file(std::filesystem::path const& path,
   auto metadata = make_sharding_metadata(offsets);
   metadata[crc_key] = sums.dump();
   safetensors_writer file(path, entries, metadata);
-  for (auto const& [kind, of] : tensors)
-    file.write_bytes(of->name + of_.kinds[kind], rows_of(kind, of->where));
+  for (auto const& tensor : tensors)
+    file.write_bytes(name_of(tensor), rows_of(tensor.kind, tensor.of->where));
   file.commit();
+}
+
+PLAIT_DECL std::string state_writer::name_of(entry const& tensor) const {
+  auto const& [kind, of] = tensor;
+  auto const& suffix = (of->is_matrix ? of_.matrix_kinds : of_.kinds)[kind];
+  return kind > 0 && suffix.empty() ? "" : of->name + suffix;
 }
 
 PLAIT_DECL std::span<std::byte const> state_writer::rows_of(std::size_t kind,

@@ -19,9 +19,9 @@ namespace plait::ext {
 /// gradients have the same bits, as under `reproducible`, the states have the same bits, too.
 ///
 /// The settings are the settings of adamw. Ranks and checkpoints also compare the size of an
-/// element of a state. A checkpoint of adamw is refused, unless checkpoint_options::allow contains
-/// "optimizer"; its states are then rounded to nearest.
-/// Errors: parameters in bfloat16 do not compile; write precision<bfloat16, float>.
+/// element of a state, and checkpoints the name. A checkpoint of adamw is refused, unless
+/// checkpoint_options::allow contains "optimizer"; its states are then rounded to nearest. Errors:
+/// parameters in bfloat16 do not compile; write precision<bfloat16, float>.
 ///
 /// Example (tests/train/adamw_bfloat16_test.cpp optimizer):
 ///     plait::ext::adamw_bfloat16 const in_half{.learning_rate = 3e-3, .weight_decay = 0.1};
@@ -30,6 +30,8 @@ struct adamw_bfloat16 {
   using numbers = adamw_numbers;
   /// The type in which the states are stored.
   using state_element = bfloat16;
+  /// The name in checkpoints.
+  static constexpr char const* name = "adamw_bfloat16";
   static constexpr int states = adamw::states;
   /// The names of the states in checkpoints.
   static constexpr auto state_names = adamw::state_names;

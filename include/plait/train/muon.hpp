@@ -142,7 +142,8 @@ inline double input_output(std::size_t rows, std::size_t columns) {
 ///          al., "Muon is scalable for LLM training" (Moonlight), 2025.
 /// Needs:   whole matrices, as under data_parallel<Ranks>, pipeline<Ranks> and
 ///          zero_of_matrices<Level>. With zero<Level> it does not compile. If a tensor axis cuts a
-///          matrix, an input_error names the matrix.
+///          matrix, an input_error names the matrix. At least one trained matrix of the model must
+///          be selected by `matrices`.
 /// Cost:    an iteration on a matrix of (m, n), m <= n, makes three products: 4 m^2 n + 2 m^3
 ///          floating-point operations. Each rank that has a matrix updates it. The memory has two
 ///          states as large as the weights, of which the second stays 0 for matrices, and one piece
@@ -155,15 +156,21 @@ struct muon {
   using concept_tag = optimizer_tag;
   using numbers = adamw_numbers;
   using whole_matrices = execution::whole_matrices;
+  /// The name in checkpoints.
+  static constexpr char const* name = "muon";
   static constexpr int states = 2;
-  /// The names of the states in checkpoints. The momentum of a matrix is in "exp_avg".
-  static constexpr std::array<char const*, 2> state_names{"exp_avg", "exp_avg_sq"};
+  /// The names in checkpoints of the states that AdamW updates.
+  static constexpr auto state_names = adamw::state_names;
+  /// The name in checkpoints of the momentum of a matrix. The second state of a matrix is not
+  /// saved.
+  static constexpr std::array<char const*, 1> matrix_state_names{"muon_momentum"};
 
   double learning_rate = 1e-3;
   double weight_decay = 1e-2;
   bool (*decays)(parameter_description const&) = decay_all;
   /// Selects the parameters that are updated as whole matrices. AdamW updates vectors even if the
-  /// function returns true for them. The usual choice excludes embeddings and the head.
+  /// function returns true for them. The usual choice excludes embeddings and the head. Checkpoints
+  /// and ranks compare the selected matrices.
   bool (*matrices)(parameter_description const&) = decay_matrices;
 
   // For matrices.

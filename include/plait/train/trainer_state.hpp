@@ -24,18 +24,12 @@
 
 namespace plait::execution {
 
-/// Returns all tensors of a model. A trained parameter has a tensor of each of `kinds`, such as ""
-/// for the parameter itself and ".exp_avg" for a state of AdamW. Other parameters have only a
-/// tensor of the first kind.
+/// Returns the tensors of all parameters of a model.
 template <class Plan>
-[[nodiscard]] [[gnu::cold]] std::vector<saved_tensor> tensors_of(
-    mesh const& grid, std::vector<std::string> const& kinds = {""}) {
+[[nodiscard]] [[gnu::cold]] std::vector<saved_tensor> tensors_of(mesh const& grid) {
   std::vector<saved_tensor> out;
-  for (auto const& parameter : Plan::blocks_of_model(grid)) {
-    auto const& entry = Plan::entries[parameter.entry];
-    for (std::size_t kind = 0; kind < (entry.has_gradient() ? kinds.size() : 1); ++kind)
-      out.push_back({parameter.name + kinds[kind], entry.info.unpadded()});
-  }
+  for (auto const& parameter : Plan::blocks_of_model(grid))
+    out.push_back({parameter.name, Plan::entries[parameter.entry].info.unpadded()});
   return out;
 }
 
@@ -50,6 +44,7 @@ class trainer_state final : public saved_state {
   using plan = typename Parts::job_type::plan_type;
   using element = typename Parts::job_type::parameter_element;
   using state_element = typename Parts::elements::state_element;
+  using rule_type = decltype(Parts::rule);
 
  public:
   explicit trainer_state(Parts& of) : of_(of) {
@@ -60,6 +55,9 @@ class trainer_state final : public saved_state {
     // memory for averages is not the same on all ranks: a rank whose stage trains nothing has no
     // such memory.
     if (of.options.average > 0) kinds_.push_back(".average");
+    matrix_kinds_ = kinds_;
+    if constexpr (matrix_optimizer<rule_type>)
+      rule_type::whole_matrices::template name_states<rule_type>(matrix_kinds_);
   }
 
   [[nodiscard]] int rank() const override { return of_.rank.world_rank(); }
@@ -90,7 +88,15 @@ class trainer_state final : public saved_state {
   }
 
   [[nodiscard]] [[gnu::cold]] std::vector<saved_tensor> tensors() const override {
-    return tensors_of<plan>(of_.rank.grid(), kinds_);
+    std::vector<saved_tensor> out;
+    for (auto const& parameter : plan::blocks_of_model(of_.rank.grid())) {
+      auto const& entry = plan::entries[parameter.entry];
+      auto const& kinds = kinds_of(parameter);
+      for (std::size_t kind = 0; kind < (entry.has_gradient() ? kinds.size() : 1); ++kind)
+        if (kind == 0 || !kinds[kind].empty())
+          out.push_back({parameter.name + kinds[kind], entry.info.unpadded()});
+    }
+    return out;
   }
   [[nodiscard]] [[gnu::cold]] std::vector<saved_tensor> parameters() const override {
     return tensors_of<plan>(of_.rank.grid());
@@ -108,6 +114,9 @@ class trainer_state final : public saved_state {
   }
 
   [[nodiscard]] std::vector<std::string> const& kinds() const override { return kinds_; }
+  [[nodiscard]] std::vector<std::string> const& matrix_kinds() const override {
+    return matrix_kinds_;
+  }
   [[nodiscard]] std::size_t count() const override {
     std::size_t count = 0;
     for (auto const& share : shares_) count += share.elements.count;
@@ -128,7 +137,8 @@ class trainer_state final : public saved_state {
           mine[i].place = mine[i].place - share.elements.offset + share.state_offset;
       }
       for (auto const& each : mine)
-        out.push_back({parameter.name, entry.info.unpadded(), each, !entry.has_gradient()});
+        out.push_back({parameter.name, entry.info.unpadded(), each, !entry.has_gradient(),
+                       is_matrix(parameter)});
     }
     return out;
   }
@@ -166,7 +176,7 @@ class trainer_state final : public saved_state {
   }
   [[gnu::cold]] void restore_ages(state_source const& from) override {
     of_.set_ages([&](parameter_block const& parameter) {
-      return has_states(from, parameter.name) ? from.age(parameter.name).value_or(step()) : 0;
+      return has_states(from, parameter) ? from.age(parameter.name).value_or(step()) : 0;
     });
   }
   [[nodiscard]] [[gnu::cold]] std::vector<std::pair<std::string, std::int64_t>> ages()
@@ -181,7 +191,7 @@ class trainer_state final : public saved_state {
   }
 
  private:
-  static constexpr auto states = std::size_t(decltype(Parts::rule)::states);
+  static constexpr auto states = std::size_t(rule_type::states);
 
   /// Stores in `shares_` the ranges of the arena that this rank saves, with their offsets in the
   /// copy that copy() makes. A rank saves the elements that it owns; if all ranks of the batch axes
@@ -230,6 +240,18 @@ class trainer_state final : public saved_state {
     return holds_the_one_copy(saved_placements(entry.stored), of_.rank.coordinates());
   }
 
+  /// Returns true if the optimizer updates a parameter as a whole matrix.
+  [[nodiscard]] bool is_matrix(parameter_block const& parameter) const {
+    if constexpr (matrix_optimizer<rule_type>)
+      return rule_type::whole_matrices::is_whole_matrix(plan::entries[parameter.entry], parameter,
+                                                        of_.rule);
+    else return false;
+  }
+  /// Returns the suffixes of a parameter's tensors, by kind: "" for the parameter itself and, for
+  /// example, ".exp_avg" for a state of AdamW.
+  [[nodiscard]] std::vector<std::string> const& kinds_of(parameter_block const& parameter) const {
+    return is_matrix(parameter) ? matrix_kinds_ : kinds_;
+  }
   static bool is_state(std::size_t kind) { return kind > 0 && kind <= states; }
   /// Returns the address, on the device, of a block's elements of a kind.
   [[nodiscard]] std::byte* data_of(std::size_t kind, owned_block const& block) const {
@@ -248,9 +270,10 @@ class trainer_state final : public saved_state {
     }
   }
   /// Returns true if a source has all optimizer states of a parameter.
-  [[nodiscard]] bool has_states(state_source const& from, std::string const& name) const {
+  [[nodiscard]] bool has_states(state_source const& from, parameter_block const& of) const {
+    auto const& kinds = kinds_of(of);
     for (std::size_t kind = 1; kind <= states; ++kind)
-      if (!from.contains(name + kinds_[kind])) return false;
+      if (!kinds[kind].empty() && !from.contains(of.name + kinds[kind])) return false;
     return true;
   }
   /// Uploads the values of a block of a kind, in the kind's type on the device.
@@ -267,8 +290,9 @@ class trainer_state final : public saved_state {
     of_.rank.device().upload(values.data(), to, values.size() * sizeof(element));
   }
   void restore_owned(std::size_t kind, state_source& from) {
-    auto const is_there = [&](std::string const& name) {
-      return kind <= states ? has_states(from, name) : from.contains(name + kinds_[kind]);
+    auto const is_there = [&](parameter_block const& of) {
+      return kind <= states ? has_states(from, of) && !kinds_of(of)[kind].empty()
+                            : from.contains(of.name + kinds_[kind]);
     };
     std::vector<element> values;
     lean_vector<parameter_rectangle> mine;
@@ -276,13 +300,13 @@ class trainer_state final : public saved_state {
       values.assign(block.elements.count, element{0});
       for (auto const& parameter : of_.store.local()) {
         auto const& entry = plan::entries[parameter.entry];
-        if (!entry.has_gradient() || !is_there(parameter.name)) continue;
+        if (!entry.has_gradient() || !is_there(parameter)) continue;
         mine.clear();
         for (auto const& each : parameter.rectangles)
           planning::add_common(each, block.elements, mine);
         for (auto const& each : mine)
-          of_.store.read_rectangle(from, parameter.name + kinds_[kind], entry.info.unpadded(), each,
-                                   values, block.elements.offset);
+          of_.store.read_rectangle(from, parameter.name + kinds_of(parameter)[kind],
+                                   entry.info.unpadded(), each, values, block.elements.offset);
       }
       upload(kind, values, block);
       of_.rank.device().synchronize();
@@ -290,14 +314,14 @@ class trainer_state final : public saved_state {
         for (auto const& parameter : of_.store.local())
           if (auto const common = overlap(block.elements, parameter);
               common.count > 0 &&
-              !(plan::entries[parameter.entry].has_gradient() && is_there(parameter.name)))
+              !(plan::entries[parameter.entry].has_gradient() && is_there(parameter)))
             of_.averaged.copy(block, common.offset - block.elements.offset, common.count);
     }
   }
 
   Parts& of_;
   lean_vector<owned_block> shares_;
-  std::vector<std::string> kinds_{};
+  std::vector<std::string> kinds_{}, matrix_kinds_{};
 };
 
 }  // namespace plait::execution

@@ -24,6 +24,10 @@ using training_settings = std::vector<std::pair<std::string, std::string>>;
 /// Returns the shortest decimal text from which the same number can be read.
 [[nodiscard]] [[gnu::cold]] std::string number_text(double value);
 
+/// Returns a line for each parameter, such as "matrix wte.weight" if the optimizer updates the
+/// parameter as a whole matrix, and "elements ln_f.bias" if it updates single elements.
+[[nodiscard]] [[gnu::cold]] std::string text_of_roles(lean_vector<named_factors> const& all);
+
 /// Returns a text of 16 digits that changes if any byte of `text` changes.
 [[nodiscard]] [[gnu::cold]] inline std::string fingerprint_of(std::string_view text) {
   return hash().add(text).text();
@@ -62,11 +66,15 @@ template <class Plan, class Optimizer>
   add("seed", std::to_string(options.seed));
   add("clip", number_text(options.clip));
   add("average", number_text(options.average));
-  std::string states;
-  for (auto const& name : state_names_of<Optimizer>()) states += (states.empty() ? "" : " ") + name;
+  std::string kind;
+  if constexpr (optimizer_name_of<Optimizer>() != nullptr) kind = optimizer_name_of<Optimizer>();
+  else
+    for (auto const& name : state_names_of<Optimizer>()) kind += (kind.empty() ? "" : " ") + name;
   if constexpr (state_bytes_of<Optimizer>() > 0)
-    states += concat({" of ", state_bytes_of<Optimizer>(), " bytes"});
-  add("optimizer", states);
+    kind += concat({", states of ", state_bytes_of<Optimizer>(), " bytes"});
+  add("optimizer", kind);
+  auto const all = factors_of_model(optimizer, options, parameters_of_model<Plan>(grid));
+  if constexpr (ext::matrix_optimizer<Optimizer>) add("matrices", text_of_roles(all));
   if constexpr (requires { optimizer.settings(); })
     for (auto const& setting : optimizer.settings()) add(setting.name, number_text(setting.value));
   std::string rates;
@@ -83,8 +91,7 @@ template <class Plan, class Optimizer>
   }
   add("schedule", concat({rates, ", fingerprint ", fingerprint_of(more)}));
   std::string factors;
-  for (auto const& [name, of] :
-       factors_of_model(optimizer, options, parameters_of_model<Plan>(grid)))
+  for (auto const& [name, of, is_matrix] : all)
     factors += concat({name, " ", number_text(of.rate), " ", number_text(of.decay), "\n"});
   add("parameter_groups", fingerprint_of(factors));
   return out;

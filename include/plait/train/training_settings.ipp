@@ -17,4 +17,11 @@ PLAIT_DECL std::string number_text(double value) {
   return out;
 }
 
+PLAIT_DECL std::string text_of_roles(lean_vector<named_factors> const& all) {
+  std::string out;
+  for (auto const& [name, factors, is_matrix] : all)
+    out += concat({is_matrix ? "matrix " : "elements ", name, "\n"});
+  return out;
+}
+
 }  // namespace plait::execution

@@ -3,7 +3,10 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <string>
+#include <vector>
 
+#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/lean_vector.hpp"
 #include "plait/core/stable_sort.hpp"
@@ -27,7 +30,8 @@ struct whole_matrices {
   /// the same number, because one number describes it in a workload.
   ///
   /// Errors: input_error, on all ranks, that names the first matrix that the tensor axis or a block
-  ///         of an optimizer cuts.
+  ///         of an optimizer cuts, or if the optimizer selects no trained matrix of the model. A
+  ///         single stage may be without a matrix.
   template <class Job, class Optimizer>
   [[nodiscard]] [[gnu::cold]] static std::size_t scratch_bytes(mesh const& grid,
                                                                Optimizer const& rule) {
@@ -38,12 +42,18 @@ struct whole_matrices {
         "zero<Level> each rank owns a block of the parameters, which cuts matrices; write "
         "plait::ext::zero_of_matrices<Level> of plait/plan/zero_of_matrices.hpp instead "
         "of zero<Level>, or an optimizer of single elements such as plait::adamw{}");
-    std::size_t most = 0;
+    std::size_t most = 0, trained = 0;
+    std::string a_matrix;  // the name of the first trained matrix
+    bool any = false;
     for (int stage = 0; stage < plan::stages; ++stage) {
       auto const layout = plan::parameter_layout_for(stage, grid);
       for (auto const& parameter : plan::blocks(stage, 0, grid)) {
         auto const& entry = plan::entries[parameter.entry];
+        if (!entry.is_trained()) continue;
+        ++trained;
+        if (entry.info.rank == 2 && a_matrix.empty()) a_matrix = parameter.name;
         if (!is_whole_matrix(entry, parameter, rule)) continue;
+        any = true;
         if (entry.local_count() != entry.info.count())
           refuse(parameter, entry, std::size_t(plan::tensor_ranks),
                  " tensor ranks each have a part of a matrix",
@@ -61,7 +71,34 @@ struct whole_matrices {
                                   whole.rows, whole.columns));
       }
     }
+    if (!any) refuse_no_matrix(optimizer_name_of<Optimizer>(), trained, a_matrix);
     return most;
+  }
+
+  /// Returns true if an optimizer updates a parameter as a whole matrix.
+  template <class Optimizer>
+  static bool is_whole_matrix(parameter_entry const& entry, parameter_block const& parameter,
+                              Optimizer const& rule) {
+    return entry.is_trained() && entry.info.rank == 2 &&
+           rule.matrices({parameter.name, entry.info.rank});
+  }
+
+  /// Replaces the suffixes of an optimizer's states by the suffixes for whole matrices. `kinds[i]`:
+  /// the suffix of state i - 1. The names are `matrix_state_names` of the optimizer. If there are
+  /// fewer names than states, matrices do not use the last states, and checkpoints leave them out.
+  /// Without `matrix_state_names`, the names are `matrix_` and the names of the states.
+  ///
+  /// A state of a matrix has another name than a state of other parameters, so that it is reset if
+  /// a run resumes with an optimizer that updates the parameter by another rule. For example, the
+  /// momentum of Muon, without AdamW's second moment, would let AdamW's first steps explode.
+  template <class Optimizer>
+  [[gnu::cold]] static void name_states(std::vector<std::string>& kinds) {
+    for (std::size_t i = 0; i < std::size_t(Optimizer::states); ++i)
+      if constexpr (requires { Optimizer::matrix_state_names; })
+        kinds[1 + i] = i < Optimizer::matrix_state_names.size()
+                           ? concat({".", Optimizer::matrix_state_names[i]})
+                           : std::string{};
+      else kinds[1 + i].insert(1, "matrix_");
   }
 
   /// Adds to `out` the blocks into which `part` is cut.
@@ -91,13 +128,6 @@ struct whole_matrices {
     std::size_t offset = 0, rows = 0, columns = 0;
   };
 
-  template <class Optimizer>
-  static bool is_whole_matrix(parameter_entry const& entry, parameter_block const& parameter,
-                              Optimizer const& rule) {
-    return entry.is_trained() && entry.info.rank == 2 &&
-           rule.matrices({parameter.name, entry.info.rank});
-  }
-
   /// Returns the number of ranks whose optimizers own a part of a parameter, among the ranks of the
   /// axes that cut the arena into `blocks` blocks.
   [[gnu::cold]] static std::size_t count_owners(parameter_layout const& layout,
@@ -120,6 +150,19 @@ struct whole_matrices {
                        " elements; exclude the matrix by the optimizer's "
                        "function `matrices`, ",
                        instead});
+  }
+
+  [[noreturn]] [[gnu::cold]] static void refuse_no_matrix(char const* name, std::size_t trained,
+                                                          std::string const& a_matrix) {
+    if (name == nullptr) name = "the optimizer";
+    if (a_matrix.empty())
+      throw input_error({"trainer: ", name, " updates matrices, but none of the ", trained,
+                         " trained parameters of the model has two dimensions; train with "
+                         "plait::adamw{} or another optimizer of single elements"});
+    throw input_error({"trainer: ", name, ": `matrices` selects none of the ", trained,
+                       " trained parameters as a matrix; let it return true for parameters of two "
+                       "dimensions, such as '",
+                       a_matrix, "', or train with plait::adamw{}"});
   }
 
   // Padding belongs to the parameter in front of it.

@@ -96,6 +96,7 @@ template <class Plan>
 struct named_factors {
   std::string name;
   update_factors factors{};
+  bool is_matrix = false;  ///< true for a matrix that a matrix_optimizer selects by `matrices`
 };
 
 /// Returns the factors of all parameters of the model.
@@ -104,12 +105,15 @@ template <class Optimizer>
     Optimizer const& optimizer, trainer_options const& options,
     lean_vector<model_parameter> const& parameters) {
   lean_vector<named_factors> out;
-  for (auto const& [name, rank, cut] : parameters)
+  for (auto const& [name, rank, cut] : parameters) {
     out.push_back({name, factors_of({name, rank}, optimizer.decays, options.groups)});
+    if constexpr (ext::matrix_optimizer<Optimizer>)
+      out.back().is_matrix = rank == 2 && optimizer.matrices({name, rank});
+  }
   return out;
 }
 
-/// Returns a hash of the factors of all parameters.
+/// Returns a hash of the factors of all parameters, and of the list of selected matrices.
 [[gnu::cold]] std::uint64_t hash_of(lean_vector<named_factors> const& all);
 
 /// Checks that all ranks pass the same text `mine`. Only the first `compared_fields` * 8 bytes are
@@ -118,8 +122,9 @@ template <class Optimizer>
 /// Errors: input_error with both texts, on all ranks.
 [[gnu::cold]] void compare_text(number_gather const& gather, std::string const& subject,
                                 std::string const& what, std::string const& mine);
-/// Compares the factors of all parameters, 32 parameters at a time, and throws an error that names
-/// the first parameter whose factors differ. Ranks call it if the hashes of their factors differ.
+/// Compares the factors of all parameters and the selected matrices, 21 parameters at a time, and
+/// throws an error that names the first parameter that differs. Ranks call it if the hashes of
+/// their factors differ.
 [[gnu::cold]] void compare_factors(number_gather const& gather, std::string const& subject,
                                    lean_vector<named_factors> const& all);
 

@@ -61,8 +61,8 @@ PLAIT_DECL void check_groups(std::vector<parameter_group> const& groups,
 
 PLAIT_DECL std::uint64_t hash_of(lean_vector<named_factors> const& all) {
   hash out;
-  for (auto const& [name, factors] : all)
-    for (double const factor : {factors.rate, factors.decay})
+  for (auto const& [name, factors, is_matrix] : all)
+    for (double const factor : {factors.rate, factors.decay, is_matrix ? 1.0 : 0.0})
       out.add(std::bit_cast<std::uint64_t>(factor + 0.0));
   return out.value();
 }
@@ -95,12 +95,15 @@ PLAIT_DECL void compare_text(number_gather const& gather, std::string const& sub
 
 PLAIT_DECL void compare_factors(number_gather const& gather, std::string const& subject,
                                 lean_vector<named_factors> const& all) {
-  constexpr std::size_t at_a_time = compared_fields / 2;
+  constexpr std::size_t at_a_time = compared_fields / 3;
   for (std::size_t begin = 0; begin < all.size(); begin += at_a_time) {
     consistency_check mine(subject);
     for (std::size_t i = begin; i < std::min(all.size(), begin + at_a_time); ++i) {
       mine.add(concat({"the rate of parameter '", all[i].name, "'"}), all[i].factors.rate);
       mine.add(concat({"the decay of parameter '", all[i].name, "'"}), all[i].factors.decay);
+      mine.add(
+          concat({"the optimizer's `matrices` for parameter '", all[i].name, "' (1 selects it)"}),
+          all[i].is_matrix);
     }
     mine.require_equal(gather, gather.of_all(mine.mine()));
   }

@@ -49,6 +49,8 @@ struct setting {
 struct adamw {
   using concept_tag = optimizer_tag;
   using numbers = ext::adamw_numbers;
+  /// The name in checkpoints.
+  static constexpr char const* name = "adamw";
   static constexpr int states = 2;
   /// The names of the states in checkpoints.
   static constexpr std::array<char const*, 2> state_names{"exp_avg", "exp_avg_sq"};
@@ -80,6 +82,8 @@ struct adamw {
 struct sgd {
   using concept_tag = optimizer_tag;
   using numbers = ext::sgd_numbers;
+  /// The name in checkpoints.
+  static constexpr char const* name = "sgd";
   static constexpr int states = 1;
   /// The name of the state in checkpoints.
   static constexpr std::array<char const*, 1> state_names{"momentum_buffer"};
@@ -110,8 +114,9 @@ namespace plait::ext {
 /// an arena, whose states all have the same age.
 ///
 /// Syntax:  the members of `adamw`. `numbers` is a trivially copyable struct of at most 8 numbers,
-///          among them `learning_rate`, which reports contain. settings() and `state_names` are
-///          optional; without `state_names`, the states in checkpoints are named `state_0`, ...
+///          among them `learning_rate`, which reports contain. settings(), `name` and
+///          `state_names` are optional; without `state_names`, the states in checkpoints are named
+///          `state_0`, ..., and without `name`, checkpoints compare the names of the states.
 ///          An optimizer with `using state_element = plait::bfloat16` gets a rounded_arena, see
 ///          adamw_bfloat16; without it, states have the type of the parameters.
 /// Meaning: numbers_of(age, rate) returns the numbers for the next update of states that have had
@@ -135,8 +140,19 @@ concept optimizer =
 /// Syntax:  an optimizer with the type whole_matrices of plait/train/whole_matrices.hpp, the member
 ///          `matrices`, a function of a parameter_description that returns true for the matrices,
 ///          and scratch_bytes<Parameter>(rows, columns), the bytes of the scratch memory.
+///          `matrix_state_names` is optional; see whole_matrices::name_states.
 template <class O>
 concept matrix_optimizer = optimizer<O> && requires { typename O::whole_matrices; };
+
+/// Returns the name of an optimizer, or null if it has no `static constexpr char const* name`.
+template <optimizer O>
+[[nodiscard]] constexpr char const* optimizer_name_of() {
+  if constexpr (requires {
+                  { &O::name } -> std::same_as<char const* const*>;
+                })
+    return O::name;
+  else return nullptr;
+}
 
 /// Returns the names of an optimizer's states in checkpoints.
 template <optimizer O>

@@ -31,6 +31,8 @@ struct saved_rectangle {
   parameter_rectangle where{};
   bool is_alone = false;  ///< true for a frozen parameter or a buffer, which has no optimizer state
                           ///< and no average
+  bool is_matrix = false;  ///< true for a matrix that the optimizer updates as a whole; the
+                           ///< suffixes of its tensors are saved_state::matrix_kinds()
 };
 
 /// The first step of a resumed run, and the batch of this step: step `step` takes batch `batch`,
@@ -120,6 +122,10 @@ class saved_state {
   /// Returns only the tensors of the parameters, for the whole model.
   [[nodiscard]] virtual std::vector<ext::saved_tensor> parameters() const = 0;
   [[nodiscard]] virtual std::vector<std::string> const& kinds() const = 0;
+  /// Returns the suffixes for matrices that a matrix_optimizer updates as a whole, in the order of
+  /// kinds(); after the first, "" means that matrices have no tensor of the kind. Their states have
+  /// names of their own, because they mean something else than the states of other parameters.
+  [[nodiscard]] virtual std::vector<std::string> const& matrix_kinds() const = 0;
   /// Returns the number of bytes of an element of a kind: 8 for double, 4 for float, 2 for
   /// bfloat16. Only optimizer states may have another type than the parameters.
   [[nodiscard]] virtual std::size_t element_bytes(std::size_t kind) const = 0;
