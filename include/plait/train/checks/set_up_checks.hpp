@@ -156,10 +156,10 @@ template <class Plan>
 
 /// Checks that all ranks construct the same trainer. The ranks compare the plan, the options, and
 /// the factor of the learning rate at steps 0, 1, 2, 4, ... 2^20. They compare the optimizer by its
-/// settings, its numbers at steps 0 and 1, and a hash of the factors of all parameters. All of
-/// these are numbers in one consistency_check. Only if the hashes differ do the ranks compare the
-/// factors of each parameter, so that the error names the parameter. In a reproducible plan they
-/// also compare `device_kind`, because the last bits of results depend on the device.
+/// settings, its numbers at steps 0 and 1, and a hash of the factors of all parameters and of the
+/// selected matrices. All of these are numbers in one consistency_check. Only if the hashes differ
+/// do the ranks compare each parameter, so that the error names the parameter. In a reproducible
+/// plan they also compare `device_kind`, because the last bits of results depend on the device.
 ///
 /// Errors: input_error that names the first difference, on all ranks.
 template <class Optimizer>
