@@ -14,6 +14,8 @@
 #include <vector>
 
 #include "plait/checkpoint/checkpoints.hpp"
+#include "plait/checkpoint/manifest_text.hpp"
+#include "plait/io/safetensors.hpp"
 #include "plait/plait.hpp"
 #include "plait/train/adamw_bfloat16.hpp"
 #include "train/whole_states.hpp"

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "plait/checkpoint/checkpoints.hpp"
+#include "plait/checkpoint/manifest_text.hpp"
 #include "plait/plait.hpp"
 #include "plait/plan/zero_of_matrices.hpp"
 #include "plait/train/muon.hpp"
