@@ -239,7 +239,7 @@ class cut_values {
     return true;
   }
   constexpr bool visit_summands(int i, node const& of, int sums) {
-    if (of.row != nullptr) {
+    if (has_operands(*of.row)) {
       is_partial_[i] = is_linear(i, of, sums);
     } else {
       bool const is_map = of.kind == node_kind::map;

@@ -125,7 +125,7 @@ struct graph {
   }
   /// Records that each rank needs all of the dimensions that a node's operation declares whole.
   constexpr void need_whole_of(node const& of) {
-    if (of.row == nullptr) return;
+    if (!has_operands(*of.row)) return;
     auto const by = operation::signature::of(of.row->text);
     auto const letters = by.whole | by.maximum;
     for (int k = 0; letters != 0 && k < of.count && !by.operands[k].is_written; ++k) {

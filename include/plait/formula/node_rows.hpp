@@ -20,6 +20,9 @@ namespace node_rows {
 
 using operation::row;
 
+/// The row of a node that has no operands or is an elementwise function. It is an object and not a
+/// null pointer: with -fsanitize=undefined, g++ does not take `&row == nullptr` for a constant.
+inline constexpr row none{"none", ""};
 inline constexpr row multiply{"multiply", "a(r c), b(r c) -> y(r c); linear each"};
 inline constexpr row reduce{"reduce", "x(r c) -> y(r 1); linear all"};
 inline constexpr row sum_of_factors{"sum_of_factors", "x(r c) -> y(r d); linear all"};
@@ -50,8 +53,8 @@ inline constexpr row across{"across", "x(r c) -> y(r d); whole r; linear all"};
 
 }  // namespace node_rows
 
-/// Returns the row of a node, or nullptr if the node has no operands or is an elementwise function.
-/// The degree of an elementwise function tells in which operands it is linear
+/// Returns the row of a node; node_rows::none if the node has no operands or is an elementwise
+/// function. The degree of an elementwise function tells in which operands it is linear
 /// (formula/degrees.hpp).
 constexpr operation::row const* row_of_node(node const& of) {
   switch (of.kind) {
@@ -65,7 +68,7 @@ constexpr operation::row const* row_of_node(node const& of) {
     case node_kind::seed:
     case node_kind::map:
     case node_kind::slope:
-    case node_kind::result: return nullptr;  // a result has the row of its call
+    case node_kind::result: return &node_rows::none;  // a result has the row of its call
     case node_kind::product:
     case node_kind::weight_gradient: return &operation::matmul::is;
     case node_kind::add: return &operation::add::is;
@@ -96,7 +99,9 @@ constexpr operation::row const* row_of_node(node const& of) {
     case node_kind::pick_gradient: return &node_rows::pick_gradient;
     case node_kind::call: return of.row;
   }
-  return nullptr;
+  return &node_rows::none;
 }
+/// Returns true if a row declares the operands of its node.
+constexpr bool has_operands(operation::row const& of) { return of.text[0] != '\0'; }
 
 }  // namespace plait::formula
