@@ -20,15 +20,14 @@ set(plait_headers_of_gloo backend/gloo/)
 set(plait_headers_of_elastic elastic/)
 set(plait_headers_of_cuda backend/cuda/)
 set(plait_headers_of_thrust backend/cuda/thrust.hpp)
-set(plait_headers_of_doctor doctor/blas_facts.hpp doctor/control_groups.hpp doctor/finding.hpp doctor/gpu_rules.hpp
-  doctor/gpu_settings.hpp doctor/host_settings.hpp doctor/process_rules.hpp doctor/processor_rules.hpp
-  doctor/rule_parts.hpp doctor/setting_rules.hpp doctor/settings_text.hpp doctor/system_files.hpp)
+set(plait_headers_of_doctor doctor/)
 set(plait_headers_of_machine doctor/compare_machines.hpp doctor/machine.hpp doctor/machine_costs.hpp
   doctor/machine_fields.hpp doctor/machine_file.hpp doctor/machine_rules.hpp)
 
 # Components whose headers the headers of a component may include; its target links their targets.
 set(plait_components_of_checkpoint safetensors)
 set(plait_components_of_machine safetensors)
+set(plait_components_of_doctor machine)
 
 # Headers that exactly one unit of a program includes: they define functions that are not inline.
 set(plait_unit_headers backend/cuda/attention/cudnn_attention.hpp)

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "plait/core/namespaces.hpp"
+#include "plait/doctor/machine.hpp"
+#include "plait/doctor/system_files.hpp"
+
+namespace plait::ext {
+
+/// The speed of each rank at one kind of work, in units of which more is faster.
+struct measured_work {
+  std::string name{};  ///< as in a sentence: "products of float", "the optimizer", "copies"
+  std::vector<double> together{};  ///< of each rank, while all ranks work
+  std::vector<double> alone{};     ///< of each rank, while no other rank works; or empty
+  friend bool operator==(measured_work const&, measured_work const&) = default;
+};
+
+/// The links between all pairs of ranks; see machine::link_matrix.
+struct measured_links {
+  /// All pairs of a round at once: a rank is in one pair of each round.
+  machine::link_matrix latency_seconds{}, bytes_per_second{};
+  /// Pairs that were measured again while no other pair sent; 0 for the others. Empty if there are
+  /// no such pairs.
+  machine::link_matrix latency_alone_seconds{}, bytes_alone_per_second{};
+  friend bool operator==(measured_links const&, measured_links const&) = default;
+};
+
+/// The times of a rank's turns of equal work.
+struct measured_turns {
+  double median_seconds = 0, longest_seconds = 0;  ///< the longest: the 99th percentile
+  /// The part of the time that turns took beyond the median, 0 to 1.
+  double lost = 0;
+  friend bool operator==(measured_turns const&, measured_turns const&) = default;
+};
+
+/// A process that is no rank of the job and has used processors of ranks.
+struct other_process {
+  std::uint64_t number = 0;  ///< pid
+  std::string name{};        ///< such as "stress"
+  double cpus = 0;           ///< the number of processors that it has used; 0.5: half of one
+  int last_cpu = 0;          ///< the processor on which it has run last
+  friend bool operator==(other_process const&, other_process const&) = default;
+};
+
+/// The use of a rank's processors by others than the job during a measurement.
+struct processor_use {
+  /// The number of the rank's allowed processors that others have used on average: other processes,
+  /// and the hypervisor's other virtual machines.
+  reading<double> others{};
+  std::size_t cpus = 0;  ///< the number of the rank's allowed processors
+  /// The processes that have used at least 2 % of a processor, the busiest first; at most 4.
+  std::vector<other_process> processes{};
+  friend bool operator==(processor_use const&, processor_use const&) = default;
+};
+
+/// The measurements of a job that the rules about speeds compare.
+/// An empty list was not measured.
+struct measured_job {
+  std::vector<std::string> hosts{};              ///< the host of each rank
+  std::vector<std::vector<std::size_t>> cpus{};  ///< the allowed processors of each rank
+  std::vector<measured_work> work{};
+  measured_links links{};
+  std::vector<measured_turns> turns{};  ///< of each rank
+  std::vector<processor_use> use{};     ///< of each rank's processors
+  friend bool operator==(measured_job const&, measured_job const&) = default;
+};
+
+}  // namespace plait::ext
