@@ -15,6 +15,7 @@
 #include "plait/core/concat.hpp"
 #include "plait/core/quote.hpp"
 #include "plait/doctor/control_groups.hpp"
+#include "plait/doctor/host_activity.hpp"
 #include "plait/version.hpp"
 
 namespace plait::detail::doctor {
@@ -80,18 +81,9 @@ PLAIT_DECL void read_ticks(system_files const& files, host_settings& out) {
   if (text.is_known()) {
     problem = garbage_in(path, "its first line is not 'cpu' and at least 8 numbers");
     auto line = std::string_view(text.value()).substr(0, text.value().find('\n'));
-    bool is_right = take_word(line) == "cpu";
-    std::uint64_t sum = 0, stolen = 0;
-    // The time of guests, which follows, is already part of the time of users.
-    for (int i = 0; i < 8; ++i) {
-      auto const number = whole_number(take_word(line));
-      is_right = is_right && number && *number <= no_limit - sum;
-      if (!is_right) break;
-      stolen = *number;
-      sum += *number;
-    }
-    if (is_right) {
-      out.ticks = sum, out.stolen_ticks = stolen;
+    bool const is_sum = take_word(line) == "cpu";
+    if (auto const found = ticks_in(line); is_sum && found) {
+      out.ticks = found->all, out.stolen_ticks = found->stolen;
       return;
     }
   }

@@ -116,6 +116,9 @@ namespace plait::detail::doctor {
 /// greater than 2^64 - 1.
 [[nodiscard]] std::optional<std::uint64_t> whole_number(std::string_view text);
 
+/// The greatest number of a processor that plait accepts; Linux has at most 8192 processors.
+inline constexpr int greatest_cpu = 65'535;
+
 /// Returns true if a list has at least one processor and is sorted without repetition, as cpu_list
 /// returns it.
 [[nodiscard]] bool is_list_of_cpus(std::vector<int> const& cpus);

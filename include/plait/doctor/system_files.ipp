@@ -60,9 +60,6 @@ PLAIT_DECL std::optional<std::uint64_t> whole_number(std::string_view text) {
   return out;
 }
 
-// Linux has at most 8192 processors.
-inline constexpr int greatest_cpu = 65'535;
-
 PLAIT_DECL bool is_list_of_cpus(std::vector<int> const& cpus) {
   bool const is_ascending = std::adjacent_find(cpus.begin(), cpus.end(),
                                                [](int a, int b) { return a >= b; }) == cpus.end();

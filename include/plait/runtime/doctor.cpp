@@ -4,11 +4,13 @@
 #undef PLAIT_HEADER_ONLY
 #define PLAIT_HEADER_ONLY 0
 
+#include "plait/doctor/activity_rules.ipp"
 #include "plait/doctor/blas_facts.ipp"
 #include "plait/doctor/control_groups.ipp"
 #include "plait/doctor/finding.ipp"
 #include "plait/doctor/gpu_rules.ipp"
 #include "plait/doctor/gpu_settings.ipp"
+#include "plait/doctor/host_activity.ipp"
 #include "plait/doctor/host_settings.ipp"
 #include "plait/doctor/process_rules.ipp"
 #include "plait/doctor/processor_rules.ipp"
