@@ -7,6 +7,7 @@
 #include "plait/doctor/activity_rules.ipp"
 #include "plait/doctor/blas_facts.ipp"
 #include "plait/doctor/control_groups.ipp"
+#include "plait/doctor/doctor_options.ipp"
 #include "plait/doctor/finding.ipp"
 #include "plait/doctor/gpu_rules.ipp"
 #include "plait/doctor/gpu_settings.ipp"
