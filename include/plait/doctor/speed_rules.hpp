@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "plait/core/header_only.hpp"
+#include "plait/core/namespaces.hpp"
+#include "plait/doctor/finding.hpp"
+#include "plait/doctor/measured_job.hpp"
+
+namespace plait::ext {
+
+/// Compares the measured speeds of a job's ranks and links, and returns a finding for each that is
+/// slow. All findings have the severity `slow`. A list of measurements that is empty, and a number
+/// that is 0, was not measured and gives no finding.
+///
+/// - `slow-rank`: a rank below 0.9 of the median of all ranks at a kind of work, while all ranks
+///   work. If there are two middle values, the median is the faster one, so that a slow rank of two
+///   is found. A rank has one finding, which begins with its slowest kind of work.
+/// - `slow-together`: ranks that reach less than 0.9 of their own speed while all ranks work. A
+///   host has one finding.
+/// - `slow-pair`: two ranks whose bandwidth is below 0.8 of the median of its kind, or whose
+/// latency
+///   is above 1 / 0.8 of the median and at least 10 us greater. (A message between neighbouring
+///   cores takes a few microseconds less than a message between sockets, and so a ratio alone would
+///   find healthy links.) The number must also be below 0.73 of the best of its kind, because
+///   repeated measurements of a healthy link differ by up to 15 %. Links within hosts are one kind,
+///   and links between hosts are another. The median of a kind is the median over ranks of each
+///   rank's median pair. If the pair was measured again while no other pair sent, it must be slow
+///   then, too. Both directions together have one finding. If all pairs of a rank within its host,
+///   or with other hosts, are slow, the rank has one finding for all of them.
+/// - `slow-host`: all pairs between two hosts, all pairs of a host and every other host, or all
+///   pairs within one of several hosts, at least two, are slow. It replaces `slow-pair`.
+/// - `shared-link`: pairs that are slow while all pairs send and are not slow while no other pair
+///   sends. A finding is about all such pairs of two hosts, or of one host and every other host, or
+///   of one host. It says how many ranks share the link: all ranks of these pairs within a host, or
+///   the ranks of these pairs on one host, where they are fewer, because each rank is in one pair
+///   at a time.
+/// - `unsteady`: a rank that loses more than 5 % of the time in turns that take longer than the
+///   median, or whose longest turn takes more than 1.5 medians.
+///
+/// Example (tests/doctor/speed_rules_test.cpp speeds):
+///     plait::ext::measured_job job;
+///     job.hosts = {"a", "a", "b", "b"};
+///     job.work.push_back({.name = "products of float", .together = {61e9, 60e9, 38e9, 62e9}});
+///     auto const found = plait::ext::check_speeds(job);
+///     // rank 2 (host b): products of float at 0.62 of the median of 4 ranks; expected: at least
+///     // 0.9; look for other programs on its cpus, a lower clock, or a quota
+///     std::string const sentence = found[0].text();
+///
+/// Cost:    about as many steps as there are pairs of ranks.
+/// Errors:  input_error if a list does not have an element for each rank, or if a number is
+///          negative or not finite; std::bad_alloc.
+/// Threads: any.
+[[nodiscard]] [[gnu::cold]] std::vector<finding> check_speeds(measured_job const& of);
+
+/// Returns the findings of a second measurement that a first one had, too. The rules must have the
+/// same name, except that `slow-pair`, `slow-host` and `shared-link` count as one rule, because one
+/// pair more or less changes which of them applies. Of the two findings, one has at most as many
+/// ranks as the other, and more than half of its ranks must be in the other; thus a slow pair of
+/// ranks 2 and 5 does not confirm a slow pair of ranks 2 and 7. No ranks mean all ranks.
+///
+/// Errors:  std::bad_alloc.
+/// Threads: any.
+[[nodiscard]] [[gnu::cold]] std::vector<finding> confirmed(std::vector<finding> const& first,
+                                                           std::vector<finding> const& second);
+
+/// Returns the pairs (sender, receiver) of ranks that were slow while all pairs sent, in ascending
+/// order. The rules need a measurement of these pairs while no other pair sends. `hosts` has the
+/// host of each rank.
+///
+/// Cost:    about as many steps as there are pairs of ranks.
+/// Errors:  as for check_speeds().
+/// Threads: any.
+[[nodiscard]] [[gnu::cold]] std::vector<std::pair<int, int>> outliers(
+    measured_links const& links, std::vector<std::string> const& hosts);
+
+}  // namespace plait::ext
+
+#if PLAIT_HEADER_ONLY
+#include "plait/doctor/speed_rules.ipp"
+#endif
