@@ -93,8 +93,21 @@ TEST(ControlGroups, OfAContainerBeginAtItsOwnGroup) {
   // The name of another group may begin with the name of the container's group.
   tree.plant("/proc/self/cgroup", "0::/docker/abcd\n");
   EXPECT_EQ(groups_of(tree.files(), "cpu").value().folders, folders{"/sys/fs/cgroup"});
-  tree.plant("/proc/self/cgroup", "0::/../../other\n");
-  EXPECT_EQ(groups_of(tree.files(), "cpu").value().folders, folders{"/sys/fs/cgroup"});
+  for (auto const* const outside : {"0::/../../other\n", "0::/../docker\n", "0::/..\n"}) {
+    tree.plant("/proc/self/cgroup", outside);
+    EXPECT_EQ(groups_of(tree.files(), "cpu").value().folders, folders{"/sys/fs/cgroup"}) << outside;
+  }
+}
+
+TEST(ControlGroups, MayHaveDotsInTheirNames) {
+  for (std::string const name : {"a..b", "..a", "a..", "..."}) {
+    planted::tree const tree(
+        {{"/proc/self/cgroup", "0::/x/" + name + "\n"},
+         {"/proc/self/mountinfo", "1 2 0:3 / /sys/fs/cgroup rw - cgroup2 c rw\n"},
+         {"/sys/fs/cgroup/x/" + name + "/cgroup.controllers", ""}});
+    EXPECT_EQ(groups_of(tree.files(), "cpu").value().folders,
+              (folders{"/sys/fs/cgroup/x/" + name, "/sys/fs/cgroup/x", "/sys/fs/cgroup"}));
+  }
 }
 
 TEST(ControlGroups, MayNotExist) {

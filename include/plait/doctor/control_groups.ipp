@@ -67,8 +67,9 @@ PLAIT_DECL std::vector<std::string> folders_up_to(mount const& at, std::string g
   bool const is_below = group.starts_with(at.folder) &&
                         (group.size() == at.folder.size() || group[at.folder.size()] == '/');
   if (at.folder != "/" && is_below) group.erase(0, at.folder.size());
-  // A group outside the visible part has a path such as "/../../other".
-  if (!files.has(at.at + group) || group.find("..") != std::string::npos) group = "/";
+  // A group outside the visible part has a path such as "/../../other". A name may contain dots.
+  bool const is_outside = concat({group, "/"}).find("/../") != std::string::npos;
+  if (is_outside || !files.has(at.at + group)) group = "/";
   std::vector<std::string> out;
   while (!group.empty() && group != "/") {
     out.push_back(at.at + group);
