@@ -80,14 +80,21 @@ PLAIT_DECL std::vector<finding> unlike_build(std::vector<host_settings> const& a
 }
 
 PLAIT_DECL std::vector<finding> unlike_blas(std::vector<host_settings> const& all) {
-  return detail::doctor::unlike(
+  auto out = detail::doctor::unlike(
       all, "unlike-blas", "library of matrix products",
       {.what_to_do = "install one version on all hosts, so that all ranks compute the same bits"},
-      [](host_settings const& of) {
-        if (!of.blas.is_known() || !of.blas_code.is_known()) return of.blas;
-        // One library may choose different code on different processors.
-        return reading<std::string>(concat({of.blas.value(), ", code for ", of.blas_code.value()}));
-      });
+      [](host_settings const& of) { return of.blas; });
+  // One library may choose different code on different processors. If no rank knows its code, the
+  // rule blas_code says so.
+  bool const is_known = std::any_of(all.begin(), all.end(),
+                                    [](auto const& each) { return each.blas_code.is_known(); });
+  if (is_known)
+    detail::doctor::append(
+        out, detail::doctor::unlike(all, "unlike-blas", "code of matrix products",
+                                    {.what_to_do = "set one OPENBLAS_CORETYPE on all hosts, so "
+                                                   "that all ranks compute the same bits"},
+                                    [](host_settings const& of) { return of.blas_code; }));
+  return out;
 }
 
 PLAIT_DECL std::vector<finding> unlike_mpi(std::vector<host_settings> const& all) {
