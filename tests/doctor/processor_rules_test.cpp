@@ -233,6 +233,44 @@ TEST(StealTime, CountsFromAnEarlierReading) {
             "smaller between two readings)");
 }
 
+// Ranks read the counters of their host one after the other.
+TEST(CommonValues, ThatRanksReadAtDifferentTimesAreOneFinding) {
+  planted::tree const tree;
+  std::string const stat = "/sys/fs/cgroup/slice/job/cpu.stat";
+  tree.plant("/sys/fs/cgroup/slice/job/cpu.max", "200000 100000\n");
+  std::vector<host_settings> all;
+  for (std::uint64_t i = 0; i < 4; ++i) {
+    auto const text = [](std::uint64_t number) { return std::to_string(number); };
+    tree.plant("/proc/stat", "cpu 0 0 0 " + text(900 + i) + " 0 0 0 " + text(100 + 2 * i) + "\n");
+    tree.plant("/proc/meminfo", "MemTotal: 16777216 kB\nSwapTotal: 1024 kB\nSwapFree: " +
+                                    text(512 - 256 * (i % 2)) + " kB\n");
+    tree.plant(stat, "nr_periods " + text(100 + i) + "\nnr_throttled " + text(50 + i) + "\n");
+    all.push_back(planted::read(tree, int(i), i < 3 ? "a" : "b"));
+  }
+  auto const expect = [&](std::vector<finding> const& found, std::string const& on_a,
+                          std::string const& on_b) {
+    ASSERT_EQ(found.size(), 2u);
+    EXPECT_EQ(found[0].ranks, (ranks{0, 1, 2}));
+    EXPECT_EQ(found[0].host, "a");
+    EXPECT_NE(found[0].measured.find(on_a), std::string::npos) << found[0].measured;
+    EXPECT_EQ(found[1].ranks, ranks{3});
+    EXPECT_EQ(found[1].host, "b");
+    EXPECT_NE(found[1].measured.find(on_b), std::string::npos) << found[1].measured;
+  };
+  expect(rules::steal_time(all), "gave 10.3 % of", "gave 10.5 % of");
+  expect(rules::swap(all), "has 768 KiB in swap", "has 768 KiB in swap");
+  expect(rules::throttled(all), "in 52 of 102 periods", "in 53 of 103 periods");
+  // Control groups are apart, and a rank without a number gets a note.
+  all[1].quota.value().group = "/other";
+  all[2].stolen_ticks = reading<std::uint64_t>::unknown("why");
+  EXPECT_EQ(rules::throttled(all).size(), 3u);
+  auto const found = rules::steal_time(all);
+  ASSERT_EQ(found.size(), 3u);
+  EXPECT_EQ(found[0].severity, finding_severity::note);
+  EXPECT_EQ(found[0].ranks, ranks{2});
+  EXPECT_EQ(found[1].ranks, (ranks{0, 1}));
+}
+
 TEST(Throttled, CountsFromAnEarlierReading) {
   planted::tree const tree;
   auto const stat = "/sys/fs/cgroup/slice/job/cpu.stat";

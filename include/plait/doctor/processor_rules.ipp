@@ -30,14 +30,12 @@ class cpu_matching {
   }
 
   /// Assigns one more processor to rank `i` of the list, if need be by reassigning the processors
-  /// of other ranks. Returns false if that is impossible. Then is_seen() is true for the ranks that
-  /// together have too few processors, and cpus() returns the processors that they may use.
+  /// of other ranks. Returns false if that is impossible. Then cpus() returns the processors that
+  /// the ranks of the shortage may use.
   [[nodiscard]] bool add(std::size_t i) {
-    seen_.assign(of_.size(), 0);
     cpu_seen_.assign(owner_.size(), 0);
     return try_to_add(i);
   }
-  [[nodiscard]] bool is_seen(std::size_t i) const { return seen_[i] != 0; }
   [[nodiscard]] std::vector<int> cpus() const {
     std::vector<int> out;
     for (std::size_t cpu = 0; cpu < cpu_seen_.size(); ++cpu)
@@ -54,7 +52,8 @@ class cpu_matching {
     std::vector<std::size_t> ahead{first};
     std::vector<std::size_t> came_from(owner_.size(), none);  // the rank that asked for the cpu
     std::vector<std::size_t> wanted(of_.size(), none);        // the cpu that its owner has to leave
-    seen_[first] = 1;
+    std::vector<char> seen(of_.size());
+    seen[first] = 1;
     for (std::size_t at = 0; at < ahead.size(); ++at) {
       auto const rank = ahead[at];
       for (int const each : of_[rank]->cpus.value()) {
@@ -66,8 +65,8 @@ class cpu_matching {
           give(cpu, came_from, wanted);
           return true;
         }
-        if (auto const owner = owner_[cpu]; seen_[owner] == 0) {
-          seen_[owner] = 1;
+        if (auto const owner = owner_[cpu]; seen[owner] == 0) {
+          seen[owner] = 1;
           wanted[owner] = cpu;
           ahead.push_back(owner);
         }
@@ -87,7 +86,7 @@ class cpu_matching {
 
   std::vector<host_settings const*> of_;
   std::vector<std::size_t> owner_;  // indexed by processor
-  std::vector<char> seen_, cpu_seen_;
+  std::vector<char> cpu_seen_;
 };
 
 /// Ranks of a host that together need more processors than they may use.
@@ -245,14 +244,21 @@ PLAIT_DECL std::vector<finding> shared_cpu(std::vector<host_settings> const& all
 }
 
 PLAIT_DECL std::vector<finding> throttled(std::vector<host_settings> const& all) {
-  return detail::doctor::of_each_rank(
-      all, "throttled", [](host_settings const& of) -> finding_words {
-        constexpr auto what = "time without a processor because of a quota";
-        if (!of.quota.is_known()) return finding_words::unread(what, of.quota.problem());
+  using detail::doctor::common_value;
+  return detail::doctor::of_each_common_value(
+      all, "throttled", "time without a processor because of a quota",
+      [](host_settings const& of) {
+        using result = reading<common_value>;
+        if (!of.quota.is_known()) return result::unknown(of.quota.problem());
         auto const& quota = of.quota.value();
         if (!quota.throttled_periods.is_known())
-          return finding_words::unread(what, quota.throttled_periods.problem());
-        if (!quota.periods.is_known()) return finding_words::unread(what, quota.periods.problem());
+          return result::unknown(quota.throttled_periods.problem());
+        if (!quota.periods.is_known()) return result::unknown(quota.periods.problem());
+        return result(
+            common_value{static_cast<double>(quota.throttled_periods.value()), quota.group});
+      },
+      [](host_settings const& of) -> finding_words {
+        auto const& quota = of.quota.value();
         auto const stopped = quota.throttled_periods.value(), periods = quota.periods.value();
         if (stopped == 0) return {};
         bool const is_rare = static_cast<double>(stopped) < 0.01 * static_cast<double>(periods);
@@ -281,18 +287,22 @@ PLAIT_DECL std::vector<finding> governor(std::vector<host_settings> const& all) 
 }
 
 PLAIT_DECL std::vector<finding> steal_time(std::vector<host_settings> const& all) {
-  return detail::doctor::of_each_rank(
-      all, "steal-time", [](host_settings const& of) -> finding_words {
-        constexpr auto what = "time that the hypervisor gives to other machines";
-        if (!of.stolen_ticks.is_known())
-          return finding_words::unread(what, of.stolen_ticks.problem());
-        if (!of.ticks.is_known()) return finding_words::unread(what, of.ticks.problem());
-        if (of.stolen_ticks.value() == 0) return {};
-        double const share = static_cast<double>(of.stolen_ticks.value()) /
-                             std::max(static_cast<double>(of.ticks.value()), 1.0);
-        if (share < 0.01) return {};
-        return {.measured = concat({"the hypervisor gave ",
-                                    detail::doctor::percent_text(std::min(share, 1.0)),
+  auto const share = [](host_settings const& of) {
+    return std::min(static_cast<double>(of.stolen_ticks.value()) /
+                        std::max(static_cast<double>(of.ticks.value()), 1.0),
+                    1.0);
+  };
+  return detail::doctor::of_each_common_value(
+      all, "steal-time", "time that the hypervisor gives to other machines",
+      [&](host_settings const& of) {
+        using result = reading<detail::doctor::common_value>;
+        if (!of.stolen_ticks.is_known()) return result::unknown(of.stolen_ticks.problem());
+        if (!of.ticks.is_known()) return result::unknown(of.ticks.problem());
+        return result({.amount = share(of)});
+      },
+      [&](host_settings const& of) -> finding_words {
+        if (share(of) < 0.01) return {};
+        return {.measured = concat({"the hypervisor gave ", detail::doctor::percent_text(share(of)),
                                     " of the processors' time to other machines (steal)"}),
                 .expected = "below 1 %",
                 .what_to_do = "use a host whose processors are not shared"};
@@ -312,17 +322,22 @@ PLAIT_DECL std::vector<finding> swap(std::vector<host_settings> const& all) {
                 .what_to_do = "use less memory on this host, or end other programs"};
       });
   detail::doctor::append(
-      out, detail::doctor::of_each_rank(all, "swap", [](host_settings const& of) {
-        if (!of.swap_bytes.is_known())
-          return finding_words::unread("swap of the host", of.swap_bytes.problem());
-        if (of.swap_bytes.value() == 0) return finding_words{};
-        return finding_words{
-            .measured = concat(
-                {"the host has ", detail::doctor::bytes_text(of.swap_bytes.value()), " in swap"}),
-            .expected = "0",
-            .what_to_do = "look for a program that needs too much memory",
-            .severity = severity::note};
-      }));
+      out, detail::doctor::of_each_common_value(
+               all, "swap", "swap of the host",
+               [](host_settings const& of) {
+                 using result = reading<detail::doctor::common_value>;
+                 if (!of.swap_bytes.is_known()) return result::unknown(of.swap_bytes.problem());
+                 return result({.amount = static_cast<double>(of.swap_bytes.value())});
+               },
+               [](host_settings const& of) -> finding_words {
+                 if (of.swap_bytes.value() == 0) return {};
+                 return {.measured = concat({"the host has ",
+                                             detail::doctor::bytes_text(of.swap_bytes.value()),
+                                             " in swap"}),
+                         .expected = "0",
+                         .what_to_do = "look for a program that needs too much memory",
+                         .severity = severity::note};
+               }));
   return out;
 }
 

@@ -33,6 +33,20 @@ struct finding_words {
     all_settings const& all, std::string_view id,
     function_reference<finding_words(host_settings const&)> rule);
 
+/// A value that several ranks of a host have in common, such as the use of the host's swap.
+struct common_value {
+  double amount = 0;
+  std::string group{};  ///< ranks with another group have another value; "" for a value of the host
+};
+
+/// Makes one finding for all ranks of a host that have a value in common. The ranks read it at
+/// slightly different moments, so their numbers differ; `rule` gets the rank with the greatest
+/// amount. Ranks for which the value is unknown get a note, in which `what` names the value.
+[[nodiscard]] [[gnu::cold]] std::vector<finding> of_each_common_value(
+    all_settings const& all, std::string_view id, std::string_view what,
+    function_reference<reading<common_value>(host_settings const&)> value,
+    function_reference<finding_words(host_settings const&)> rule);
+
 /// Makes a finding about some ranks. Its host is empty if they are on several hosts.
 [[nodiscard]] [[gnu::cold]] finding about(std::vector<host_settings const*> const& of,
                                           std::string_view id, finding_words words);

@@ -61,6 +61,38 @@ PLAIT_DECL std::vector<finding> of_each_rank(
   return out;
 }
 
+PLAIT_DECL std::vector<finding> of_each_common_value(
+    all_settings const& all, std::string_view id, std::string_view what,
+    function_reference<reading<common_value>(host_settings const&)> value,
+    function_reference<finding_words(host_settings const&)> rule) {
+  struct common_ranks {
+    std::vector<host_settings const*> of{};
+    common_value greatest{};
+    host_settings const* with_greatest = nullptr;
+  };
+  auto out = of_each_rank(all, id, [&](host_settings const& of) {
+    auto const found = value(of);
+    return found.is_known() ? finding_words{} : finding_words::unread(what, found.problem());
+  });
+  std::vector<common_ranks> groups;
+  for (auto const& each : all) {
+    auto const found = value(each);
+    if (!found.is_known()) continue;
+    auto same = std::find_if(groups.begin(), groups.end(), [&](auto const& other) {
+      return other.of[0]->host == each.host && other.greatest.group == found.value().group;
+    });
+    if (same == groups.end()) same = groups.insert(same, {{}, found.value(), &each});
+    same->of.push_back(&each);
+    if (found.value().amount <= same->greatest.amount) continue;
+    same->greatest = found.value();
+    same->with_greatest = &each;
+  }
+  for (auto const& each : groups)
+    if (auto words = rule(*each.with_greatest); !words.measured.empty())
+      out.push_back(about(each.of, id, std::move(words)));
+  return out;
+}
+
 PLAIT_DECL std::vector<finding> unlike(
     all_settings const& all, std::string_view id, std::string_view what,
     finding_words const& advice,
