@@ -315,6 +315,32 @@ TEST_F(GpuSettings, FindMissingAccess) {
             "access to the memory of other GPUs: not checked (NVML does not list GPU-1)");
 }
 
+// In a container, NVML may number the job's own processes as the host does.
+TEST_F(GpuSettings, AreNotComparedWithTheNumbersOfAContainer) {
+  device(1).processes = {{70'001, 1ull << 30}, {1001, 1ull << 30}};
+  auto all = two_ranks();
+  EXPECT_EQ(rules::gpu_memory(all)[0].severity, finding_severity::slow);
+  all[1].pid_namespace = std::uint64_t{4026532000};
+  auto found = rules::gpu_memory(all);
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found[0].text(),
+            "rank 1 (host a): processes (70001, 1001) use 2 GiB of the GPU at 0000:01:00.0, and "
+            "may be the job's own (the rank runs in a container that has its own numbers of "
+            "processes); expected: no other process; look for other programs outside of the "
+            "container (`nvidia-smi`)");
+  EXPECT_EQ(found[0].severity, finding_severity::note);
+  all[1].pid_namespace = plait::ext::reading<std::uint64_t>::unknown("/proc/self/ns/pid: missing");
+  found = rules::gpu_memory(all);
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_NE(found[0].measured.find("own (/proc/self/ns/pid: missing)"), std::string::npos);
+  EXPECT_EQ(found[0].severity, finding_severity::note);
+  // Without any process there is nothing to know.
+  device(1).processes.clear();
+  all = two_ranks();
+  all[1].pid_namespace = std::uint64_t{4026532000};
+  EXPECT_TRUE(rules::gpu_memory(all).empty());
+}
+
 TEST_F(GpuSettings, FindTwoRanksOnOneDevice) {
   auto all = two_ranks();
   all[1].gpu = all[0].gpu;

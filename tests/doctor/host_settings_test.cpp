@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <random>
 #include <string>
 #include <thread>
@@ -74,6 +75,7 @@ TEST(HostSettings, AreReadFromAPlantedTree) {
 TEST(HostSettings, OfAnEmptyTreeHaveAReasonEach) {
   planted::tree const tree{std::initializer_list<planted::file>{}};
   auto const of = read_host_settings(tree.files(), {});
+  EXPECT_EQ(of.pid_namespace.problem(), "/proc/self/ns/pid: missing");
   EXPECT_EQ(of.cpus.problem(), "/proc/thread-self/status: missing");
   EXPECT_EQ(of.quota.problem(), "/proc/self/mountinfo: missing");
   EXPECT_EQ(of.governors.problem(), "/proc/thread-self/status: missing");
@@ -136,6 +138,27 @@ TEST(HostSettings, HaveTheAffinityOfTheThread) {
     ASSERT_EQ(cpus.size(), 1u);
     EXPECT_EQ(cpus[0], cpu);
   }).join();
+}
+
+TEST(HostSettings, HaveTheNumberOfTheNameSpaceOfProcesses) {
+  auto const of = read_host_settings(system_files(), {});
+  ASSERT_TRUE(of.pid_namespace.is_known()) << of.pid_namespace.problem();
+  EXPECT_EQ("pid:[" + std::to_string(of.pid_namespace.value()) + "]",
+            std::filesystem::read_symlink("/proc/self/ns/pid").native());
+  planted::tree const tree;
+  auto const planted = [&](char const* text) {
+    tree.remove("/proc/self/ns");
+    tree.link("/proc/self/ns/pid", text);
+    return read_host_settings(tree.files(), {}).pid_namespace;
+  };
+  EXPECT_EQ(read_host_settings(tree.files(), {}).pid_namespace.problem(),
+            "/proc/self/ns/pid: missing");
+  EXPECT_EQ(planted("pid:[4026531836]").value(), plait::ext::initial_pid_namespace);
+  EXPECT_EQ(planted("pid:[7]").value(), 7u);
+  for (auto const* const wrong : {"pid:7", "pid:[7", "pid:[x]", "mnt:[7]", "pid:[]", "/x"})
+    EXPECT_EQ(planted(wrong).problem(), "/proc/self/ns/pid: garbage: '" + std::string(wrong) +
+                                            "' is not the number of a name space")
+        << wrong;
 }
 
 TEST(HostSettings, EscapeTextsFromOutside) {

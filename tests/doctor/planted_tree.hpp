@@ -99,6 +99,11 @@ class tree {
     std::filesystem::create_directories(place(path).parent_path());
     std::ofstream(place(path), std::ios::binary) << text;
   }
+  /// Plants a symbolic link, which may refer to a file that does not exist.
+  void link(std::string const& path, std::string const& to) const {
+    std::filesystem::create_directories(place(path).parent_path());
+    std::filesystem::create_symlink(to, place(path));
+  }
   void remove(std::string const& path) const { std::filesystem::remove_all(place(path)); }
   void forbid(std::string const& path) const {
     std::filesystem::permissions(place(path), std::filesystem::perms::none);
@@ -143,6 +148,7 @@ inline plait::ext::host_settings read(tree const& of, int rank, std::string cons
                                                       .code = std::string("SkylakeX"),
                                                       .threads = std::uint64_t{1}}});
   out.process = 1000 + static_cast<std::uint64_t>(rank);
+  out.pid_namespace = plait::ext::initial_pid_namespace;
   out.clock_s = 1e9;
   out.shared_memory =
       plait::ext::file_system_space{.bytes = std::uint64_t{1} << 30, .free_bytes = 1u << 30};

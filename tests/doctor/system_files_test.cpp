@@ -50,6 +50,16 @@ TEST(SystemFiles, SaysWhyAValueIsUnknown) {
   EXPECT_EQ(reading<int>{}.problem(), "not read");
 }
 
+TEST(SystemFiles, ReadsSymbolicLinks) {
+  planted::tree const tree({{"/a", "1"}});
+  tree.link("/link", "some:[text]");
+  EXPECT_EQ(tree.files().link("/link").value(), "some:[text]");
+  EXPECT_EQ(tree.files().link("/none").problem(), "/none: missing");
+  EXPECT_EQ(tree.files().link("/a").problem(), "/a: garbage: it is not a symbolic link");
+  tree.link("/long", std::string(4000, 'x'));
+  EXPECT_EQ(tree.files().link("/long").value(), std::string(4000, 'x'));
+}
+
 TEST(SystemFiles, ReadsNoMoreThanItsLimit) {
   planted::tree const tree({{"/a", std::string(5000, 'a')}});
   auto const files = tree.files();

@@ -33,7 +33,8 @@ namespace plait::ext::setting_rules {
 [[nodiscard]] [[gnu::cold]] std::vector<finding> gpu_instances(
     std::vector<host_settings> const& all);
 
-/// Finds GPUs on which processes other than the job's ranks use memory.
+/// Finds GPUs on which processes other than the job's ranks use memory. In a container with its own
+/// numbers of processes, the rule cannot tell these from the ranks, and returns a note.
 [[nodiscard]] [[gnu::cold]] std::vector<finding> gpu_memory(std::vector<host_settings> const& all);
 
 /// Finds GPUs that several ranks use.

@@ -65,6 +65,15 @@ PLAIT_DECL finding access_of_pair(host_settings const& a, host_settings const& b
                               "turn off ACS in the BIOS"});
 }
 
+// Returns the reason why the numbers of processes that NVML reports may differ from the numbers of
+// the job's processes; "" if they are the same. NVML's numbers are the numbers outside of
+// containers.
+PLAIT_DECL std::string problem_of_process_numbers(host_settings const& of) {
+  if (!of.pid_namespace.is_known()) return of.pid_namespace.problem();
+  if (of.pid_namespace.value() == initial_pid_namespace) return "";
+  return "the rank runs in a container that has its own numbers of processes";
+}
+
 }  // namespace plait::detail::doctor
 
 namespace plait::ext::setting_rules {
@@ -229,20 +238,26 @@ PLAIT_DECL std::vector<finding> gpu_memory(std::vector<host_settings> const& all
       [&](gpu_settings const& gpu, host_settings const& of) -> detail::doctor::finding_words {
         if (!gpu.processes.is_known())
           return detail::doctor::finding_words::unread(what, gpu.processes.problem());
+        auto const why_not = detail::doctor::problem_of_process_numbers(of);
         std::uint64_t bytes = 0;
         std::string others;
         for (auto const& each : gpu.processes.value()) {
           bool const is_rank = std::any_of(all.begin(), all.end(), [&](auto const& rank) {
             return rank.host == of.host && rank.process == each.process;
           });
-          if (is_rank) continue;
+          if (is_rank && why_not.empty()) continue;
           bytes += std::min(each.bytes, no_limit - bytes);
           others += concat({others.empty() ? "" : ", ", each.process});
         }
         if (others.empty()) return {};
-        return {.measured = concat({"other processes (", others, ") use ",
-                                    detail::doctor::bytes_text(bytes), " of ",
-                                    detail::doctor::name_of(gpu)}),
+        auto const use = concat({"processes (", others, ") use ", detail::doctor::bytes_text(bytes),
+                                 " of ", detail::doctor::name_of(gpu)});
+        if (!why_not.empty())
+          return {.measured = concat({use, ", and may be the job's own (", why_not, ")"}),
+                  .expected = "no other process",
+                  .what_to_do = "look for other programs outside of the container (`nvidia-smi`)",
+                  .severity = finding_severity::note};
+        return {.measured = concat({"other ", use}),
                 .expected = "no other process",
                 .what_to_do = "end them, or use another GPU (CUDA_VISIBLE_DEVICES)"};
       });

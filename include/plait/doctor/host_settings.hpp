@@ -18,6 +18,10 @@ namespace plait::ext {
 /// The value of a limit on bytes or files that is not set.
 inline constexpr std::uint64_t no_limit = std::numeric_limits<std::uint64_t>::max();
 
+/// The number of the name space of processes (pid name space) of a host outside of all containers;
+/// Linux has a fixed number for it.
+inline constexpr std::uint64_t initial_pid_namespace = 0xEFFF'FFFC;
+
 /// A NUMA node of a host: the number of a part of its memory, and the processors next to it.
 struct numa_node {
   int number = 0;
@@ -53,6 +57,8 @@ struct host_settings {
   int rank = 0;
   std::string host{};
   std::uint64_t process = 0;  ///< the number of the process (pid)
+  /// The number of the name space to which `process` belongs. A container usually has its own.
+  reading<std::uint64_t> pid_namespace{};
 
   // Processors and memory.
   reading<std::vector<int>> cpus{};  ///< processors on which this rank may run (affinity)

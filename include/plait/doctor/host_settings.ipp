@@ -74,6 +74,19 @@ PLAIT_DECL reading<std::vector<std::string>> read_governors(system_files const& 
   return out;
 }
 
+// The link is "pid:[4026531836]".
+PLAIT_DECL reading<std::uint64_t> read_pid_namespace(system_files const& files) {
+  std::string const path = "/proc/self/ns/pid";
+  auto const text = files.link(path);
+  if (!text.is_known()) return reading<std::uint64_t>::unknown(text.problem());
+  std::string_view rest = text.value();
+  bool const is_named = take_until(rest, '[') == "pid:" && rest.ends_with(']');
+  if (auto const number = whole_number(take_until(rest, ']')); is_named && number && rest.empty())
+    return *number;
+  return reading<std::uint64_t>::unknown(
+      garbage_in(path, concat({in_quotes(text.value()), " is not the number of a name space"})));
+}
+
 PLAIT_DECL void read_ticks(system_files const& files, host_settings& out) {
   std::string const path = "/proc/stat";
   auto const text = files.text(path, system_files::most_bytes);
@@ -319,6 +332,7 @@ PLAIT_DECL host_settings read_host_settings(system_files const& files,
   out.rank = request.rank;
   out.host = detail::escaped(request.host);
   out.process = static_cast<std::uint64_t>(::getpid());
+  out.pid_namespace = detail::doctor::read_pid_namespace(files);
   out.cpus = detail::doctor::read_affinity(files);
   out.quota = detail::doctor::read_quota(files);
   out.governors = detail::doctor::read_governors(files, out.cpus);

@@ -61,8 +61,8 @@ struct settings_members {
   template <class Record, class Each>
     requires std::same_as<std::remove_const_t<Record>, host_settings>
   static void visit(Record& of, Each& each) {
-    each(of.rank), each(of.host), each(of.process), each(of.cpus), each(of.quota);
-    each(of.governors), each(of.ticks), each(of.stolen_ticks), each(of.swap_bytes);
+    each(of.rank), each(of.host), each(of.process), each(of.pid_namespace), each(of.cpus);
+    each(of.quota), each(of.governors), each(of.ticks), each(of.stolen_ticks), each(of.swap_bytes);
     each(of.own_swap_bytes), each(of.memory_bytes), each(of.memory_limit_bytes);
     each(of.numa_nodes), each(of.bytes_on_node), each(of.processor), each(of.processor_flags);
     each(of.is_amd), each(of.blas_code), each(of.blas_threads), each(of.plait), each(of.build);

@@ -80,6 +80,8 @@ class system_files {
   [[nodiscard]] reading<std::string> line(std::string const& path) const;
   /// Returns the number in the first line of a file, which consists of decimal digits.
   [[nodiscard]] reading<std::uint64_t> number(std::string const& path) const;
+  /// Returns the text of a symbolic link, which need not refer to a file that exists.
+  [[nodiscard]] reading<std::string> link(std::string const& path) const;
   /// Returns the names in a folder, sorted.
   [[nodiscard]] reading<std::vector<std::string>> names(std::string const& path) const;
   [[nodiscard]] reading<file_system_space> space(std::string const& path) const;

@@ -176,6 +176,19 @@ PLAIT_DECL reading<std::uint64_t> system_files::number(std::string const& path) 
       path, concat({detail::in_quotes(text.value()), " is not a whole number from 0 on"})));
 }
 
+PLAIT_DECL reading<std::string> system_files::link(std::string const& path) const {
+  using result = reading<std::string>;
+  constexpr std::size_t most = 4096;  // the greatest length of a path in Linux
+  std::string out(most, '\0');
+  auto const size = ::readlink(below_root(path).c_str(), out.data(), out.size());
+  int const code = size < 0 ? errno : 0;
+  if (code == EINVAL)
+    return result::unknown(detail::doctor::garbage_in(path, "it is not a symbolic link"));
+  if (code != 0) return result::unknown(detail::doctor::problem_of(path, code));
+  out.resize(static_cast<std::size_t>(size));
+  return out;
+}
+
 PLAIT_DECL reading<std::vector<std::string>> system_files::names(std::string const& path) const {
   using result = reading<std::vector<std::string>>;
   constexpr std::size_t most = 65'536;
