@@ -57,7 +57,10 @@ inline std::initializer_list<file> healthy_files() {
        "eth1\t00000000\t0102A8C0\t0003\t0\t0\t200\t00000000\t0\t0\t0\n"
        "eth0\t00000000\t0101A8C0\t0003\t0\t0\t100\t00000000\t0\t0\t0\n"
        "eth0\t0001A8C0\t00000000\t0001\t0\t0\t0\t00FFFFFF\t0\t0\t0\n"},
-      {"/proc/stat", "cpu  100 0 100 800 0 0 0 0 0 0\ncpu0 100 0 100 800 0 0 0 0 0 0\n"},
+      {"/proc/stat",
+       "cpu  100 0 100 800 0 0 0 0 0 0\n"
+       "cpu0 25 0 25 200 0 0 0 0 0 0\ncpu1 25 0 25 200 0 0 0 0 0 0\n"
+       "cpu2 25 0 25 200 0 0 0 0 0 0\ncpu3 25 0 25 200 0 0 0 0 0 0\n"},
       {"/proc/meminfo", "MemTotal:       16777216 kB\nSwapTotal:  1024 kB\nSwapFree:   1024 kB\n"},
       {"/proc/self/numa_maps",
        "55e4 default file=/usr/bin/x mapped=9 N1=999999 kernelpagesize_kB=4\n"
@@ -71,7 +74,13 @@ inline std::initializer_list<file> healthy_files() {
        "Limit                     Soft Limit           Hard Limit           Units     \n"
        "Max open files            65536                65536                files     \n"
        "Max locked memory         unlimited            unlimited            bytes     \n"},
-      {"/dev/shm/unused", ""}};
+      {"/dev/shm/unused", ""},
+      {"/proc/1000/stat",
+       "1000 (plait) R 1 7 7 0 -1 4194304 99 0 0 0 50 5 0 0 20 0 1 0 900 3133440 383 1 1 1 0 0 0 "
+       "0 0 0 0 0 0 0 17 2 0 0 0 0 0\n"},
+      {"/proc/7/stat",
+       "7 (a (b) c) S 1 7 7 0 -1 4194304 99 0 0 0 20 2 0 0 20 0 1 0 800 3133440 383 1 1 1 0 0 0 0 "
+       "0 0 0 0 0 0 17 1 0 0 0 0 0\n"}};
   return all;
 }
 

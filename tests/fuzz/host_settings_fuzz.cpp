@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The files of /proc and /sys: pieces of a byte that chooses a file, a length of two bytes, and its
 // text. An empty text removes the file. The settings that such a file changes are read again, and
-// all rules look at them. A first byte of 255: the rest are settings that another rank has sent.
+// all rules look at them. The use of the processors is computed between the files with and without
+// the change, in both directions. A first byte of 255: the rest are settings that another rank has
+// sent.
 #include <algorithm>
+#include <cmath>
 #include <fstream>
 #include <set>
 #include <string>
@@ -10,6 +13,8 @@
 
 #include "doctor/planted_tree.hpp"
 #include "fuzz/fuzzing.hpp"
+#include "plait/doctor/activity_rules.hpp"
+#include "plait/doctor/host_activity.hpp"
 #include "plait/doctor/setting_rules.hpp"
 #include "plait/doctor/settings_text.hpp"
 
@@ -51,6 +56,40 @@ void check(host_settings const& healthy, host_settings const& of) {
   }
 }
 
+bool is_of_activity(std::string_view path) {
+  return path == "/proc/stat" || path == "/proc/1000/stat" || path == "/proc/7/stat";
+}
+
+// Looks at the use of the processors of three ranks, two of which share processors.
+void check_use(plait::ext::host_activity const& before, plait::ext::host_activity const& after) {
+  plait::ext::measured_job job{.hosts = {"a", "a", "a"},
+                               .cpus = {{0, 1}, {1}, {3}},
+                               .work = {{.name = "copies", .together = {1, 2, 3}}}};
+  std::vector<plait::ext::rank_place> ranks;
+  for (auto const& each : job.cpus) ranks.push_back({1000, {each.begin(), each.end()}});
+  ranks[2].process = 7;
+  job.use = plait::ext::use_between(before, after, ranks);
+  fuzzing::expect(job.use.size() == 3 && job.use[0] == job.use[1], "ranks that share differ");
+  bool is_known = true;
+  for (auto const& each : job.use) {
+    is_known = is_known && each.others.is_known();
+    if (each.others.is_known())
+      fuzzing::expect(std::isfinite(each.others.value()) && each.others.value() >= 0,
+                      "the use is not a number");
+    else fuzzing::expect_message(each.others.problem());
+    fuzzing::expect(each.processes.size() <= 4, "too many processes");
+    for (auto const& other : each.processes)
+      fuzzing::expect(other.number != 7 && other.number != 1000 && other.cpus >= 0.02,
+                      "a process of the job is named, or an idle one");
+  }
+  auto const found = plait::ext::activity_rules::busy_cpu(job);
+  fuzzing::expect(plait::ext::is_quiet(job) == (is_known && found.empty()), "busy and quiet");
+  for (auto const& each : found) {
+    fuzzing::expect_message(each.text());
+    fuzzing::expect_message(each.json());
+  }
+}
+
 // Numbers may be NaN, which differs from itself, so texts are compared.
 void expect_same_text(host_settings const& of) {
   auto const text = plait::ext::to_text(of);
@@ -64,6 +103,7 @@ int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size) {
   static std::vector<planted::file> const files(planted::healthy_files());
   static planted::tree const tree;
   static auto const healthy = planted::read(tree, 0, "a"), second = planted::read(tree, 1, "b");
+  static auto const idle = plait::ext::read_host_activity(tree.files());
   static std::set<std::size_t> changed;
   std::span<std::uint8_t const> bytes(data, size);
   if (size > 0 && data[0] == 255) {
@@ -78,6 +118,7 @@ int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size) {
   for (auto const number : changed) tree.plant(files[number].first, files[number].second);
   changed.clear();
   auto of = second;
+  bool is_active = false;
   for (int i = 0; i < 3 && !bytes.empty(); ++i) {
     auto const number = static_cast<std::size_t>(fuzzing::take(bytes, 1)) % files.size();
     auto const& path = files[number].first;
@@ -88,6 +129,12 @@ int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size) {
     if (text.empty()) tree.remove(path);
     else tree.plant(path, {reinterpret_cast<char const*>(text.data()), text.size()});
     read_part(tree.files(), path, of);
+    is_active = is_active || is_of_activity(path);
+  }
+  if (is_active) {
+    auto const busy = plait::ext::read_host_activity(tree.files());
+    check_use(idle, busy);
+    check_use(busy, idle);
   }
   expect_same_text(of);
   check(healthy, of);

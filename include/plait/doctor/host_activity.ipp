@@ -258,8 +258,9 @@ PLAIT_DECL std::vector<other_process> others_on(std::vector<process_activity> co
     if (std::binary_search(job.begin(), job.end(), each.number)) continue;
     out.push_back({each.number, now.name, used.value() / ticks, now.last_cpu});
   }
-  std::stable_sort(out.begin(), out.end(),
-                   [](auto const& a, auto const& b) { return a.cpus > b.cpus; });
+  std::sort(out.begin(), out.end(), [](auto const& a, auto const& b) {
+    return a.cpus != b.cpus ? a.cpus > b.cpus : a.number < b.number;
+  });
   if (out.size() > most) out.resize(most);
   return out;
 }
