@@ -53,3 +53,48 @@ function(plait_add_program name)
     target_precompile_headers(${name} PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:<plait/plait.hpp$<ANGLE-R>>")
   endif()
 endfunction()
+
+# plait_add_doctor(<name> <backend>)
+#
+# The program plait-doctor (docs/doctor.md) as the executable <name>. Its ranks are threads, processes of MPI (mpi) or
+# of Gloo (gloo), or GPUs (cuda). It needs the component doctor and, for another backend than threads, the component
+# <backend>. It multiplies matrices with plait::blas if find_package or PLAIT_COMPONENTS requested that, too. The
+# language CUDA must be enabled for cuda.
+function(plait_add_doctor name backend)
+  set(components doctor)
+  set(language cpp)
+  set(includes "plait/doctor/doctor.hpp")
+  if(backend STREQUAL "threads")
+    list(APPEND includes "plait/backend/host/threads.hpp")
+    set(value "plait::threads{}")
+  elseif(backend STREQUAL "mpi" OR backend STREQUAL "gloo")
+    list(APPEND components ${backend})
+    list(APPEND includes "plait/backend/${backend}/${backend}.hpp" "plait/backend/process/processes.hpp")
+    set(value "plait::processes{.engine = plait::${backend}(), .timeout = options.timeout, .start_timeout = options.timeout}")
+  elseif(backend STREQUAL "cuda")
+    list(APPEND components cuda)
+    list(APPEND includes "plait/backend/cuda/cuda.hpp")
+    set(language cu)
+    set(value "plait::cuda{}")
+  else()
+    message(FATAL_ERROR "plait_add_doctor(${name} ${backend}): the backends are threads, mpi, gloo and cuda")
+  endif()
+  if(TARGET plait::blas)
+    list(APPEND components blas)
+  endif()
+
+  list(SORT includes)
+  list(TRANSFORM includes REPLACE "^(.+)$" "#include \"\\1\"\n")
+  list(JOIN includes "" includes)
+  set(source "${CMAKE_CURRENT_BINARY_DIR}/${name}.${language}")
+  file(CONFIGURE OUTPUT "${source}" @ONLY CONTENT "// plait_add_doctor has written this file.
+@includes@
+int main(int count, char** words) {
+  auto const make = []([[maybe_unused]] plait::ext::doctor_options const& options) {
+    return @value@;
+  };
+  return plait::ext::doctor_main(make, count, words);
+}
+")
+  plait_add_program(${name} SOURCES "${source}" COMPONENTS ${components})
+endfunction()
