@@ -67,15 +67,37 @@ function(plait_add_doctor name backend)
   if(backend STREQUAL "threads")
     list(APPEND includes "plait/backend/host/threads.hpp")
     set(value "plait::threads{}")
+    set(facts "")
   elseif(backend STREQUAL "mpi" OR backend STREQUAL "gloo")
     list(APPEND components ${backend})
     list(APPEND includes "plait/backend/${backend}/${backend}.hpp" "plait/backend/process/processes.hpp")
-    set(value "plait::processes{.engine = plait::${backend}(), .timeout = options.timeout, .start_timeout = options.timeout}")
+    set(value "plait::processes{.engine = plait::${backend}(),
+                                .timeout = options.timeout,
+                                .start_timeout = options.timeout,
+                                .flight_record = \"off\"}")
+    set(facts "")
+    if(backend STREQUAL "mpi")
+      set(facts "
+    char version[MPI_MAX_LIBRARY_VERSION_STRING] = \"\";
+    int length = 0;
+    MPI_Get_library_version(version, &length);
+    request.mpi = std::string(version, std::string_view(version).find_first_of(\"\\n\\r\"));
+    ")
+    endif()
   elseif(backend STREQUAL "cuda")
     list(APPEND components cuda)
     list(APPEND includes "plait/backend/cuda/cuda.hpp")
     set(language cu)
     set(value "plait::cuda{}")
+    set(facts "
+    int cuda = 0, nccl = 0, device = 0;
+    char bus[32] = \"\";
+    if (cudaRuntimeGetVersion(&cuda) == cudaSuccess) request.cuda = std::to_string(cuda);
+    if (ncclGetVersion(&nccl) == ncclSuccess) request.nccl = std::to_string(nccl);
+    if (cudaGetDevice(&device) == cudaSuccess &&
+        cudaDeviceGetPCIBusId(bus, sizeof bus, device) == cudaSuccess)
+      request.gpu_bus = bus;
+    ")
   else()
     message(FATAL_ERROR "plait_add_doctor(${name} ${backend}): the backends are threads, mpi, gloo and cuda")
   endif()
@@ -88,12 +110,17 @@ function(plait_add_doctor name backend)
   list(JOIN includes "" includes)
   set(source "${CMAKE_CURRENT_BINARY_DIR}/${name}.${language}")
   file(CONFIGURE OUTPUT "${source}" @ONLY CONTENT "// plait_add_doctor has written this file.
+#include <string>
+#include <string_view>
+
 @includes@
 int main(int count, char** words) {
-  auto const make = []([[maybe_unused]] plait::ext::doctor_options const& options) {
-    return @value@;
-  };
-  return plait::ext::doctor_main(make, count, words);
+  // The facts about a rank that only a program of this backend knows.
+  auto const facts = []([[maybe_unused]] auto& rank, [[maybe_unused]] auto& request) {@facts@};
+  return plait::ext::doctor_main(
+      count, words, [&]([[maybe_unused]] plait::ext::doctor_options const& options) {
+        return plait::ext::doctor_backend{"@backend@", @value@, facts};
+      });
 }
 ")
   plait_add_program(${name} SOURCES "${source}" COMPONENTS ${components})

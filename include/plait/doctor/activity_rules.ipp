@@ -15,6 +15,7 @@
 #include "plait/core/concat.hpp"
 #include "plait/core/quote.hpp"
 #include "plait/doctor/rule_parts.hpp"
+#include "plait/doctor/turns.hpp"
 
 namespace plait::detail::doctor {
 
@@ -80,12 +81,6 @@ PLAIT_DECL std::string number_text(double of) {
   char text[32];
   std::snprintf(text, sizeof text, "%.3g", of);
   return text;
-}
-
-PLAIT_DECL double median_of(std::vector<double> of) {
-  std::sort(of.begin(), of.end());
-  auto const half = of.size() / 2;
-  return of.size() % 2 == 1 ? of[half] : of[half - 1] / 2 + of[half] / 2;
 }
 
 // Names the kind of work in which one of the ranks is slowest, relative to the median of all ranks;

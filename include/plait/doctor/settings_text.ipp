@@ -59,6 +59,16 @@ struct settings_members {
     each(of.is_persistent), each(of.processes), each(of.peers);
   }
   template <class Record, class Each>
+    requires std::same_as<std::remove_const_t<Record>, other_process>
+  static void visit(Record& of, Each& each) {
+    each(of.number), each(of.name), each(of.cpus), each(of.last_cpu);
+  }
+  template <class Record, class Each>
+    requires std::same_as<std::remove_const_t<Record>, processor_use>
+  static void visit(Record& of, Each& each) {
+    each(of.others), each(of.cpus), each(of.processes);
+  }
+  template <class Record, class Each>
     requires std::same_as<std::remove_const_t<Record>, host_settings>
   static void visit(Record& of, Each& each) {
     each(of.rank), each(of.host), each(of.process), each(of.pid_namespace), each(of.cpus);
@@ -170,25 +180,44 @@ class settings_reader {
   std::size_t size_;
 };
 
+template <class Record>
+std::string text_of_record(Record const& of) {
+  settings_writer writer;
+  writer(of);
+  return std::move(writer.out);
+}
+
+template <class Record>
+Record record_from_text(std::string_view text) {
+  settings_reader reader(text);
+  Record out;
+  reader(out);
+  if (!reader.is_at_end()) reader.refuse();
+  return out;
+}
+
 }  // namespace plait::detail::doctor
 
 namespace plait::ext {
 
 PLAIT_DECL std::string to_text(host_settings const& of) {
-  detail::doctor::settings_writer writer;
-  writer(of);
-  return std::move(writer.out);
+  return detail::doctor::text_of_record(of);
 }
 
 PLAIT_DECL host_settings settings_from_text(std::string_view text) {
-  detail::doctor::settings_reader reader(text);
-  host_settings out;
-  reader(out);
-  if (!reader.is_at_end()) reader.refuse();
+  auto out = detail::doctor::record_from_text<host_settings>(text);
   if (out.cpus.is_known() && !detail::doctor::is_list_of_cpus(out.cpus.value()))
     throw input_error(
         {"settings of another rank: the cpus of rank ", out.rank, " are not a sorted list"});
   return out;
+}
+
+PLAIT_DECL std::string to_text(std::vector<processor_use> const& of) {
+  return detail::doctor::text_of_record(of);
+}
+
+PLAIT_DECL std::vector<processor_use> processor_use_from_text(std::string_view text) {
+  return detail::doctor::record_from_text<std::vector<processor_use>>(text);
 }
 
 }  // namespace plait::ext

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "plait/core/namespaces.hpp"
+#include "plait/doctor/doctor_progress.hpp"
+#include "plait/doctor/machine.hpp"
+#include "plait/doctor/rank_exchange.hpp"
+#include "plait/doctor/turns.hpp"
+#include "plait/placement/collective.hpp"
+
+namespace plait::detail::doctor {
+
+/// The sizes of collectives, from 4 bytes to 64 MiB.
+inline constexpr std::size_t collective_bytes[]{4,          4 << 10, 64 << 10,
+                                                1024 << 10, 8 << 20, 64 << 20};
+
+/// Measures collectives of a group, while the other groups of the same kind do the same. All ranks
+/// return equal results: the median of the turns of a rank, and of the ranks the median.
+///
+/// Errors: the errors of device and communicator.
+template <class Rank>
+class collective_measurement {
+  using communicator = typename Rank::communicator_type;
+
+ public:
+  static constexpr std::size_t most_bytes = collective_bytes[std::size(collective_bytes) - 1];
+
+  collective_measurement(Rank& rank, rank_exchange<Rank>& exchange, communicator& group)
+      : device_(rank.device()),
+        exchange_(exchange),
+        group_(group),
+        ranks_(static_cast<std::size_t>(group.size())),
+        memory_(device_.allocate(2 * room())),
+        a_(reinterpret_cast<float*>(memory_.data()), room() / sizeof(float)),
+        b_(reinterpret_cast<float*>(memory_.data() + room()), a_.size()) {
+    device_.on(stream::compute).fill(0.0f, a_.data(), a_.size());
+    device_.on(stream::compute).fill(0.0f, b_.data(), b_.size());
+    device_.synchronize();
+  }
+
+  /// Measures sizes until a call takes longer than `most_seconds`, at least two sizes.
+  void measure(ext::rank_group over, turn_limits const& limits, double most_seconds,
+               doctor_progress& progress, std::vector<ext::machine::collective_times>& out) {
+    std::string const where = over == ext::rank_group::world  ? "all ranks"
+                              : over == ext::rank_group::host ? "the ranks of a host"
+                                                              : "one rank of each host";
+    for (auto const kind :
+         {collective::all_reduce, collective::all_gather, collective::reduce_scatter,
+          collective::all_to_all, collective::broadcast}) {
+      progress.begin(concat({to_string(kind), " of ", where}));
+      ext::machine::collective_times times{.kind = kind, .over = over, .ranks = ranks_};
+      for (std::size_t const bytes : collective_bytes) {
+        std::size_t const each = elements_of_block(bytes);
+        std::uint64_t const actual = each * ranks_ * sizeof(float);
+        if (!times.times.empty() && times.times.back().bytes >= actual) continue;
+        times.times.push_back({actual, seconds_of(limits, [&] { call(kind, each); })});
+        if (times.times.size() >= 2 && times.times.back().seconds > most_seconds) break;
+      }
+      out.push_back(std::move(times));
+    }
+  }
+
+ private:
+  /// The elements of a block of which each rank has one, so that all blocks have about `bytes`.
+  [[nodiscard]] std::size_t elements_of_block(std::size_t bytes) const {
+    return std::max<std::size_t>(1, bytes / sizeof(float) / ranks_);
+  }
+  [[nodiscard]] std::size_t room() const {
+    return (elements_of_block(most_bytes) * ranks_ * sizeof(float) + 4095) / 4096 * 4096;
+  }
+
+  void call(collective kind, std::size_t each) {
+    std::size_t const all = each * ranks_;
+    auto const whole = a_.first(all);
+    switch (kind) {
+      case collective::all_reduce: return group_.all_reduce(whole, ext::reduction::sum);
+      case collective::all_gather:
+        return group_.all_gather(std::span<float const>(b_.first(each)), whole);
+      case collective::reduce_scatter:
+        return group_.reduce_scatter(std::span<float const>(whole), b_.first(each));
+      case collective::all_to_all:
+        return group_.all_to_all(std::span<float const>(whole), b_.first(all));
+      case collective::broadcast: return group_.broadcast(whole, 0);
+      default: return;
+    }
+  }
+
+  template <class Work>
+  double seconds_of(turn_limits const& limits, Work work) {
+    exchange_.meet();
+    (void)seconds_of_turn(device_, 1, work);
+    double const once = exchange_.largest(seconds_of_turn(device_, 1, work));
+    int const calls = std::clamp(int(limits.seconds / std::max(once, 1e-9)), 1, 1000);
+    std::vector<double> turns;
+    for (int turn = 0; turn < limits.turns; ++turn) {
+      exchange_.meet();
+      turns.push_back(seconds_of_turn(device_, calls, work) / calls);
+    }
+    return median_of(exchange_.of_all(median_of(std::move(turns))));
+  }
+
+  typename Rank::device_type& device_;
+  rank_exchange<Rank>& exchange_;
+  communicator& group_;
+  std::size_t ranks_;
+  typename Rank::device_type::arena memory_;
+  std::span<float> a_, b_;
+};
+
+}  // namespace plait::detail::doctor

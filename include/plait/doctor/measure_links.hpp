@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "plait/backend/communicator.hpp"
+#include "plait/core/namespaces.hpp"
+#include "plait/doctor/measured_job.hpp"
+#include "plait/doctor/pair_rounds.hpp"
+#include "plait/doctor/rank_exchange.hpp"
+#include "plait/doctor/turns.hpp"
+
+namespace plait::detail::doctor {
+
+/// A communicator with messages between two ranks; another communicator has collectives only, and
+/// its links cannot be measured.
+template <class Rank>
+inline constexpr bool has_messages = ext::can_send_receive<typename Rank::communicator_type, float>;
+
+/// Measures the links between pairs of ranks, by messages between the two. All ranks return equal
+/// results.
+///
+/// The latency is half the time of a message of 4 bytes and its answer, so it is equal in both
+/// directions. The bandwidth in one direction is the size of a message of 16 MiB divided by the
+/// time until its answer of 4 bytes has arrived, less the latency of the answer.
+///
+/// Errors: the errors of device and communicator.
+template <class Rank>
+class link_measurement {
+ public:
+  static constexpr std::size_t message_bytes = std::size_t{16} << 20;
+
+  link_measurement(Rank& rank, rank_exchange<Rank>& exchange)
+      : rank_(rank),
+        exchange_(exchange),
+        memory_(rank.device().allocate(2 * message_bytes)),
+        large_(reinterpret_cast<float*>(memory_.data()), message_bytes / sizeof(float)),
+        other_(reinterpret_cast<float*>(memory_.data() + message_bytes), large_.size()) {
+    rank.device().on(stream::compute).fill(1.0f, large_.data(), large_.size());
+    rank.device().on(stream::compute).fill(1.0f, other_.data(), other_.size());
+    rank.device().synchronize();
+  }
+
+  /// Measures the pairs of all rounds, and fills in their elements of the matrices.
+  void measure(std::vector<pair_round> const& rounds, ext::machine::link_matrix& latencies,
+               ext::machine::link_matrix& bandwidths) {
+    auto const ranks = static_cast<std::size_t>(exchange_.ranks());
+    latencies.resize(ranks, std::vector<double>(ranks));
+    bandwidths.resize(ranks, std::vector<double>(ranks));
+    std::vector<double> own(2 * ranks);  // latency to each rank, bandwidth to each rank
+    for (auto const& round : rounds) {
+      exchange_.meet();
+      int const partner = partner_in(round, exchange_.rank());
+      if (partner < 0) continue;
+      auto const [latency, bandwidth] = measure_pair(partner);
+      own[std::size_t(partner)] = latency;
+      own[ranks + std::size_t(partner)] = bandwidth;
+    }
+    exchange_.meet();
+    auto const all = exchange_.of_all(own);
+    for (std::size_t from = 0; from < ranks; ++from)
+      for (std::size_t to = 0; to < ranks; ++to) {
+        if (all[from][to] > 0) latencies[from][to] = all[from][to];
+        if (all[from][ranks + to] > 0) bandwidths[from][to] = all[from][ranks + to];
+      }
+  }
+
+ private:
+  static constexpr int turns = 7;
+
+  /// Returns the latency to a partner and the bandwidth in the direction to it. Both ranks of the
+  /// pair call it.
+  std::pair<double, double> measure_pair(int partner) {
+    bool const first = exchange_.rank() < partner;
+    // The first rank chooses the number of messages of a turn, and sends it.
+    (void)seconds_of_messages(partner, first, 1, small_count);
+    double const once = std::max(1e-7, seconds_of_messages(partner, first, 2, small_count) / 2);
+    int const count = agree(partner, first, std::clamp(int(2e-3 / once), 1, 200));
+    std::vector<double> latencies;
+    for (int i = 0; i < turns; ++i)
+      latencies.push_back(seconds_of_messages(partner, first, count, small_count) / count / 2);
+    double const latency = median_of(std::move(latencies));
+    double bandwidth = 0;
+    for (bool const sends : {first, !first}) {
+      (void)seconds_of_messages(partner, sends, 1, large_.size());
+      std::vector<double> times;
+      for (int i = 0; i < turns; ++i)
+        times.push_back(seconds_of_messages(partner, sends, 1, large_.size()));
+      double const time = median_of(std::move(times));
+      if (sends) bandwidth = double(message_bytes) / std::max(time - latency, time / 100);
+    }
+    return {latency, bandwidth};
+  }
+
+  static constexpr std::size_t small_count = 1;
+
+  /// Sends `count` messages, or receives them; each is answered by a message of one element.
+  double seconds_of_messages(int partner, bool sends, int count, std::size_t elements) {
+    auto& device = rank_.device();
+    auto& world = rank_.world();
+    constexpr int tag = 1;
+    device.synchronize();
+    double const begin = seconds_now();
+    for (int i = 0; i < count; ++i) {
+      if (sends) {
+        world.send(std::span<float const>(large_.first(elements)), partner, tag);
+        world.receive(other_.first(small_count), partner, tag);
+      } else {
+        world.receive(other_.first(elements), partner, tag);
+        world.send(std::span<float const>(large_.first(small_count)), partner, tag);
+      }
+    }
+    device.synchronize();
+    return seconds_now() - begin;
+  }
+
+  /// Returns the first rank's number, on both ranks.
+  int agree(int partner, bool first, int number) {
+    auto& device = rank_.device();
+    float const own = static_cast<float>(number);
+    float agreed = own;
+    if (first) {
+      device.upload(&own, other_.data(), sizeof own);
+      device.synchronize();
+      rank_.world().send(std::span<float const>(other_.first(1)), partner, 2);
+    } else {
+      rank_.world().receive(other_.first(1), partner, 2);
+      device.synchronize();
+      device.download(other_.data(), &agreed, sizeof agreed);
+    }
+    device.synchronize();
+    return static_cast<int>(agreed);
+  }
+
+  Rank& rank_;
+  rank_exchange<Rank>& exchange_;
+  typename Rank::device_type::arena memory_;
+  std::span<float> large_, other_;
+};
+
+}  // namespace plait::detail::doctor

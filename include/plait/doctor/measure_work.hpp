@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "plait/core/bfloat16.hpp"
+#include "plait/core/header_only.hpp"
+#include "plait/core/namespaces.hpp"
+#include "plait/core/type_name.hpp"
+#include "plait/doctor/doctor_progress.hpp"
+#include "plait/doctor/machine.hpp"
+#include "plait/doctor/measured_job.hpp"
+#include "plait/doctor/rank_exchange.hpp"
+#include "plait/doctor/turns.hpp"
+#include "plait/doctor/work_operands.hpp"
+
+namespace plait::detail::doctor {
+
+/// Returns 64 product shapes with lengths from 32 to 4096, for each transposed operand. The shapes
+/// of a quick measurement have at most 2^27 multiplications; a full measurement has a grid.
+[[nodiscard]] std::vector<ext::product_shape> usual_products(bool full);
+
+/// Returns the geometric mean of the ranks' numbers, which is between the mean of the numbers and
+/// the inverse of the mean of their inverses.
+[[nodiscard]] double mean_of_ranks(std::vector<double> const& of_each);
+
+/// Measures products, attention, row-wise layers, the optimizer, copies and the start of an
+/// operation on all ranks: while all work, and while one rank of each host works. All ranks return
+/// equal results.
+///
+/// Cost:   see doctor_options; memory for four operands of the largest product on each rank.
+/// Errors: std::bad_alloc, and the errors of device and communicator.
+template <class Rank>
+class work_measurement {
+  using device_type = typename Rank::device_type;
+
+ public:
+  /// `turn`: the number of this rank among the ranks of its host; `turns`: the largest number of
+  /// ranks of a host.
+  work_measurement(Rank& rank, rank_exchange<Rank>& exchange, int turn, int turns)
+      : device_(rank.device()), exchange_(exchange), turn_(turn), turns_(turns) {}
+
+  /// Measures elements of type T and appends the results to `job` and `of`: the given products and,
+  /// if there are any, attention and the start of an operation; with `memory`, row-wise layers and
+  /// the optimizer.
+  template <class T>
+  void measure(std::vector<ext::product_shape> const& shapes, bool memory,
+               turn_limits const& limits, doctor_progress& progress, ext::measured_job& job,
+               ext::machine& of) {
+    std::string const name = std::is_same_v<T, bfloat16> ? "bfloat16" : std::string(type_name<T>());
+    progress.begin(concat({"products and layers of ", name}));
+    work_operands<device_type, T> operands(device_, shapes);
+    auto& type = of.element_types.emplace_back();
+    type.name = name;
+
+    auto of_shapes = limits;
+    of_shapes.seconds /= 2;  // there are hundreds of shapes
+    exchange_.meet();
+    std::vector<double> seconds;
+    for (auto const& shape : shapes)
+      seconds.push_back(seconds_of_work(device_, of_shapes, [&] { operands.product(shape); }));
+    auto const of_ranks = exchange_.of_all(seconds);
+    for (std::size_t i = 0; i < shapes.size(); ++i) {
+      std::vector<double> speeds;
+      for (auto const& one : of_ranks) speeds.push_back(flop_of(shapes[i]) / one[i]);
+      type.products.push_back({shapes[i], mean_of_ranks(speeds)});
+    }
+    std::vector<probe> all;
+    if (!shapes.empty()) add_products(operands, type, all);
+    if (memory) add_memory(operands, type, all);
+    measure_probes(all, limits, job);
+  }
+
+  /// Measures copies in memory.
+  void measure_copies(turn_limits const& limits, doctor_progress& progress, ext::measured_job& job,
+                      ext::machine& of) {
+    progress.begin("copies");
+    std::size_t const bytes = work_operands<device_type, float>::sizes.copy_bytes;
+    auto const memory = device_.allocate(2 * bytes);
+    auto* const from = memory.data();
+    auto* const to = from + bytes;
+    device_.on(stream::compute).copy_bytes(from, to, bytes);  // the first use of a page is slow
+    std::vector<probe> all;
+    all.push_back({"copies", 2.0 * double(bytes),
+                   [&] { device_.on(stream::compute).copy_bytes(from, to, bytes); },
+                   [&](double speed) { of.memory_bytes_per_second = speed; }});
+    measure_probes(all, limits, job);
+  }
+
+  /// Repeats the same work, about 50 ms, for `seconds`.
+  void measure_turns(double seconds, doctor_progress& progress, ext::measured_job& job) {
+    progress.begin("steadiness");
+    work_operands<device_type, float> operands(device_, {});
+    auto const side = operands.sizes.product;
+    ext::product_shape const shape{side, side, side};
+    auto work = [&] { operands.product(shape); };
+    int const calls = calls_in_turn(device_, {.seconds = 0.05}, work);
+    exchange_.meet();
+    std::vector<double> turns;
+    for (double const end = seconds_now() + seconds; seconds_now() < end;)
+      turns.push_back(seconds_of_turn(device_, calls, work));
+    auto const own = turns_of(turns);
+    job.turns.clear();
+    for (auto const& one : exchange_.of_all({own.median_seconds, own.longest_seconds, own.lost}))
+      job.turns.push_back({one[0], one[1], one[2]});
+  }
+
+ private:
+  [[nodiscard]] static double flop_of(ext::product_shape const& of) {
+    return 2.0 * double(of.rows) * double(of.columns) * double(of.inner);
+  }
+
+  template <class T>
+  static void add_products(work_operands<device_type, T>& operands,
+                           ext::machine::element_type& type, std::vector<probe>& out) {
+    using sizes = work_operands<device_type, T>;
+    auto const side = sizes::sizes.product;
+    out.push_back({concat({"products of ", type.name}), 3 * flop_of({side, side, side}),
+                   [&operands, side] {
+                     using transposed = ext::transposed_operand;
+                     for (auto const one : {transposed::none, transposed::a, transposed::b})
+                       operands.product({side, side, side, one});
+                   },
+                   [](double) {}});
+    for (std::size_t const width : sizes::head_widths)
+      out.push_back({concat({"attention of ", type.name, " with heads of width ", width}),
+                     sizes::flop_of_attention(width),
+                     [&operands, width] { operands.attention(width); },
+                     [&type, width](double speed) { type.attentions.push_back({width, speed}); }});
+    out.push_back({concat({"starts of operations on ", type.name}), 1,
+                   [&operands] { operands.smallest_operation(); },
+                   [&type](double speed) { type.seconds_per_operation = 1 / speed; }});
+  }
+  template <class T>
+  static void add_memory(work_operands<device_type, T>& operands, ext::machine::element_type& type,
+                         std::vector<probe>& out) {
+    using sizes = work_operands<device_type, T>;
+    out.push_back({concat({"row-wise layers of ", type.name}), sizes::bytes_of_rows(),
+                   [&operands] { operands.row_wise(); },
+                   [&type](double speed) { type.row_bytes_per_second = speed; }});
+    out.push_back({concat({"the optimizer for ", type.name}), sizes::bytes_of_step(),
+                   [&operands] { operands.optimizer_step(); },
+                   [&type](double speed) { type.optimizer_bytes_per_second = speed; }});
+  }
+
+  /// Measures all probes on all ranks, then on one rank of each host after the other. Appends the
+  /// speeds to `job`.
+  void measure_probes(std::vector<probe> const& all, turn_limits const& limits,
+                      ext::measured_job& job) {
+    std::vector<double> together, alone;
+    auto const begin = seconds_now();
+    for (auto const& one : all) {
+      exchange_.meet();
+      together.push_back(one.units / seconds_of_work(device_, limits, one.call));
+    }
+    double const taken = exchange_.largest(seconds_now() - begin);
+    exchange_.in_turn(turn_, turns_, taken, [&] {
+      for (auto const& one : all)
+        alone.push_back(one.units / seconds_of_work(device_, limits, one.call));
+    });
+    auto const together_of_all = exchange_.of_all(together), alone_of_all = exchange_.of_all(alone);
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      ext::measured_work work{.name = all[i].name};
+      for (auto const& one : together_of_all) work.together.push_back(one[i]);
+      for (auto const& one : alone_of_all) work.alone.push_back(one[i]);
+      all[i].keep(mean_of_ranks(work.together));
+      job.work.push_back(std::move(work));
+    }
+  }
+
+  device_type& device_;
+  rank_exchange<Rank>& exchange_;
+  int turn_, turns_;
+};
+
+}  // namespace plait::detail::doctor
+
+#if PLAIT_HEADER_ONLY
+#include "plait/doctor/measure_work.ipp"
+#endif

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "plait/doctor/measure_work.hpp"
+
+#include <cmath>
+
+namespace plait::detail::doctor {
+
+PLAIT_DECL std::vector<ext::product_shape> usual_products(bool full) {
+  // 54 shapes of a grid, and 10 shapes with a length of 4096 or 1024 instead of the 10 shapes of
+  // the grid that have the most multiplications.
+  std::vector<ext::product_shape> shapes;
+  std::size_t const lengths[]{32, 128, 512, 2048}, wide[]{32, 160, 800, 4096};
+  std::size_t const most = full ? std::size_t{1} << 40 : std::size_t{1} << 27;
+  for (std::size_t const rows : full ? wide : lengths)
+    for (std::size_t const columns : full ? wide : lengths)
+      for (std::size_t const inner : full ? wide : lengths)
+        if (rows * columns * inner <= most) shapes.push_back({rows, columns, inner});
+  if (!full) {
+    for (std::size_t const small : {std::size_t{32}, std::size_t{128}, std::size_t{512}}) {
+      std::size_t const other = std::min<std::size_t>(512, most / 4096 / small);
+      shapes.push_back({4096, small, other});
+      shapes.push_back({small, 4096, other});
+      shapes.push_back({other, small, 4096});
+    }
+    shapes.push_back({1024, 1024, 128});
+  }
+  std::vector<ext::product_shape> out;
+  using transposed = ext::transposed_operand;
+  for (auto const one : {transposed::none, transposed::a, transposed::b})
+    for (auto shape : shapes) {
+      shape.transposed = one;
+      if (std::ranges::find(out, shape) == out.end()) out.push_back(shape);
+    }
+  return out;
+}
+
+PLAIT_DECL double mean_of_ranks(std::vector<double> const& of_each) {
+  double sum = 0;
+  for (double const one : of_each) sum += std::log(one);
+  return of_each.empty() ? 0 : std::exp(sum / double(of_each.size()));
+}
+
+}  // namespace plait::detail::doctor

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "plait/core/clock.hpp"
+#include "plait/core/namespaces.hpp"
+#include "plait/doctor/measured_job.hpp"
+
+#include <thread>
+
+namespace plait::detail::doctor {
+
+/// Exchanges numbers and texts between all ranks of a job, through the job's own communicator and
+/// the memory of its devices. All ranks make the same calls in the same order.
+///
+/// Errors: the errors of the communicator.
+template <class Rank>
+class rank_exchange {
+ public:
+  explicit rank_exchange(Rank& rank) : rank_(rank) {}
+
+  [[nodiscard]] int ranks() const { return rank_.world_size(); }
+  [[nodiscard]] int rank() const { return rank_.world_rank(); }
+
+  void meet() {
+    rank_.device().synchronize();
+    rank_.world().barrier();
+    rank_.device().synchronize();
+  }
+
+  /// Returns the numbers of all ranks, in the order of the ranks; `own` has the same length on
+  /// every rank.
+  [[nodiscard]] std::vector<std::vector<double>> of_all(std::vector<double> const& own) {
+    std::size_t const count = own.size(), all = count * std::size_t(ranks());
+    std::vector<double> received(all);
+    if (count > 0) {
+      auto& device = rank_.device();
+      if (room_.size() < (all + count) * sizeof(double))
+        room_ = device.allocate((all + count) * sizeof(double));
+      auto* const whole = reinterpret_cast<double*>(room_.data());
+      auto* const part = whole + all;
+      device.upload(own.data(), part, count * sizeof(double));
+      device.synchronize();
+      rank_.world().all_gather(std::span<double const>(part, count), std::span<double>(whole, all));
+      device.synchronize();
+      device.download(whole, received.data(), all * sizeof(double));
+      device.synchronize();
+    }
+    std::vector<std::vector<double>> out;
+    for (int i = 0; i < ranks(); ++i)
+      out.emplace_back(received.begin() + std::ptrdiff_t(std::size_t(i) * count),
+                       received.begin() + std::ptrdiff_t(std::size_t(i + 1) * count));
+    return out;
+  }
+  [[nodiscard]] std::vector<double> of_all(double own) {
+    std::vector<double> out;
+    for (auto const& one : of_all(std::vector<double>{own})) out.push_back(one[0]);
+    return out;
+  }
+  [[nodiscard]] double largest(double own) { return std::ranges::max(of_all(own)); }
+
+  /// Returns the texts of all ranks, of any lengths.
+  [[nodiscard]] std::vector<std::string> of_all(std::string_view own) {
+    auto const lengths = of_all(static_cast<double>(own.size()));
+    auto const longest = static_cast<std::size_t>(std::ranges::max(lengths));
+    std::vector<double> packed((longest + sizeof(double) - 1) / sizeof(double));
+    if (!own.empty()) std::memcpy(packed.data(), own.data(), own.size());
+    std::vector<std::string> out;
+    for (auto const& one : of_all(packed)) {
+      std::string text(static_cast<std::size_t>(lengths[out.size()]), '\0');
+      if (!text.empty()) std::memcpy(text.data(), one.data(), text.size());
+      out.push_back(std::move(text));
+    }
+    return out;
+  }
+  /// Returns the text of rank 0 on every rank.
+  [[nodiscard]] std::string of_root(std::string_view text) {
+    return of_all(rank() == 0 ? text : std::string_view())[0];
+  }
+
+  /// Calls work() in turn `own` of `turns` turns; ranks with equal numbers work at the same time.
+  /// The others sleep for about `seconds`, the time of one call, so that they do not use processors
+  /// while they wait.
+  template <class Work>
+  void in_turn(int own, int turns, double seconds, Work work) {
+    for (int turn = 0; turn < turns; ++turn) {
+      meet();
+      if (turn == own) work();
+      else std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
+    }
+    meet();
+  }
+
+ private:
+  Rank& rank_;
+  typename Rank::device_type::arena room_{};
+};
+
+}  // namespace plait::detail::doctor

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+#include "plait/backend/arguments.hpp"
+#include "plait/backend/attention_shape.hpp"
+#include "plait/backend/matrix.hpp"
+#include "plait/core/bfloat16.hpp"
+#include "plait/core/header_only.hpp"
+#include "plait/core/namespaces.hpp"
+#include "plait/core/type_name.hpp"
+#include "plait/doctor/machine.hpp"
+#include "plait/mesh/stream.hpp"
+#include "plait/operation/rows.hpp"
+#include "plait/tensor/view.hpp"
+
+namespace plait::detail::doctor {
+
+/// Sizes of the work in which ranks are measured, large enough to hide the start of an operation.
+struct work_sizes {
+  std::size_t product;  ///< rows, columns and inner
+  std::size_t rows;     ///< of a layer of 1024 columns
+  std::size_t sequence, batch, heads;
+  std::size_t parameters;  ///< of an optimizer's step
+  std::size_t copy_bytes;
+};
+inline constexpr work_sizes sizes_on_processor{384, 2048, 256, 1, 4, 1 << 20, 1 << 25};
+inline constexpr work_sizes sizes_on_gpu{4096, 32768, 2048, 4, 16, 1 << 25, 1 << 28};
+
+/// Work that is repeated to measure its speed. One call() does `units` of work: floating-point
+/// operations, bytes, or operations. keep() gets the mean speed of the ranks, in units per second.
+struct probe {
+  std::string name{};
+  double units = 1;
+  std::function<void()> call{};
+  std::function<void(double)> keep{};
+};
+
+/// Operands in a device's memory, and the work on elements of type T that a training step has.
+template <class Device, class T>
+class work_operands {
+ public:
+  static constexpr bool is_processor = std::is_same_v<typename Device::memory, ext::host_memory>;
+  static constexpr work_sizes sizes = is_processor ? sizes_on_processor : sizes_on_gpu;
+  static constexpr std::size_t columns = 1024;
+  static constexpr std::size_t head_widths[]{64, 128};
+
+  /// `shapes`: the products that product() will be called with.
+  work_operands(Device& device, std::vector<ext::product_shape> const& shapes) : device_(device) {
+    std::size_t largest = std::max({sizes.product * sizes.product, sizes.rows * columns,
+                                    sizes.batch * sizes.sequence * sizes.heads * 128});
+    for (auto const& [rows, columns_of, inner, transposed] : shapes)
+      largest = std::max({largest, rows * columns_of, rows * inner, inner * columns_of});
+    for (auto* const each : {&a_, &b_, &c_, &d_}) {
+      each->memory = device.allocate(largest * sizeof(T));
+      each->data = reinterpret_cast<T*>(each->memory.data());
+      queue().fill(T(0.01f), each->data, largest);
+    }
+    std::size_t const kept = std::max(2 * sizes.rows, sizes.batch * sizes.sequence * sizes.heads);
+    kept_memory_ = device.allocate(kept * sizeof(kept_type));
+    kept_ = reinterpret_cast<kept_type*>(kept_memory_.data());
+    make_optimizer();
+  }
+
+  void product(ext::product_shape const& of) const {
+    using transposed = ext::transposed_operand;
+    bool const a = of.transposed == transposed::a, b = of.transposed == transposed::b;
+    queue().run(operation::matmul{},
+                ext::matrix<T const>{a_.data, a ? of.inner : of.rows, a ? of.rows : of.inner},
+                ext::matrix<T const>{b_.data, b ? of.columns : of.inner, b ? of.inner : of.columns},
+                ext::matrix<T>{c_.data, of.rows, of.columns}, ext::transposes{a, b}, false);
+  }
+  void row_wise() const {
+    queue().run(operation::layer_norm{}, ext::matrix<T const>{a_.data, sizes.rows, columns},
+                ext::matrix<T const>{b_.data, 1, columns},
+                ext::matrix<T const>{b_.data, 1, columns},
+                ext::matrix<T>{c_.data, sizes.rows, columns},
+                ext::matrix<kept_type>{kept_, sizes.rows, 2}, 1e-5);
+  }
+  void attention(std::size_t head_width) const {
+    std::size_t const rows = sizes.batch * sizes.sequence, width = sizes.heads * head_width;
+    ext::attention_shape const shape{sizes.sequence, sizes.batch, sizes.heads, head_width};
+    auto const operand = [&](auto const& from) {
+      return ext::matrix<T const>{from.data, rows, width};
+    };
+    queue().prepare(operation::attention{}, operand(a_), shape);
+    queue().run(operation::attention{}, operand(a_), operand(b_), operand(d_),
+                ext::matrix<T>{c_.data, rows, width},
+                ext::matrix<kept_type>{kept_, rows, sizes.heads}, shape);
+  }
+  void optimizer_step() const { queue().adamw(arena_, ext::adamw_constants{}, numbers_); }
+  void smallest_operation() const { queue().fill(T(0.01f), c_.data, 1); }
+
+  /// The floating-point operations of a causal attention: for each query and each key that it sees,
+  /// a multiplication and an addition for each element of a head, in both products.
+  [[nodiscard]] static double flop_of_attention(std::size_t head_width) {
+    double const pairs = double(sizes.sequence) * double(sizes.sequence + 1) / 2;
+    return 4 * pairs * double(sizes.batch * sizes.heads * head_width);
+  }
+  [[nodiscard]] static double bytes_of_rows() {
+    return 2.0 * double(sizes.rows * columns * sizeof(T));
+  }
+  /// The optimizer reads a parameter, a gradient and two states, and writes a parameter, two states
+  /// and perhaps a copy.
+  [[nodiscard]] static double bytes_of_step() {
+    double const copy = std::is_same_v<T, parameter> ? 0 : sizeof(T);
+    return double(sizes.parameters) * (7 * sizeof(parameter) + copy);
+  }
+
+ private:
+  using kept_type = accumulate_t<T>;
+  using parameter = accumulate_t<T>;
+  using arena_type = ext::optimizer_arena<parameter, parameter, T>;
+  template <class Element>
+  struct block {
+    typename Device::arena memory{};
+    Element* data = nullptr;
+  };
+
+  [[nodiscard]] auto queue() const { return device_.on(stream::compute); }
+
+  void make_optimizer() {
+    std::size_t const count = sizes.parameters;
+    ext::update_range const range{.offset = 0, .count = count};
+    ext::adamw_numbers const numbers{.learning_rate = 1e-6};
+    double const scale = 1;
+    states_ = device_.allocate(4 * count * sizeof(parameter));
+    copies_ = device_.allocate(count * sizeof(T));
+    fixed_ = device_.allocate(256);
+    auto* const first = reinterpret_cast<parameter*>(states_.data());
+    queue().fill(parameter(0.01f), first, 4 * count);
+    numbers_ = reinterpret_cast<ext::adamw_numbers*>(fixed_.data());
+    auto* const range_there = reinterpret_cast<ext::update_range*>(fixed_.data() + 64);
+    auto* const scale_there = reinterpret_cast<double*>(fixed_.data() + 128);
+    device_.upload(&numbers, numbers_, sizeof numbers);
+    device_.upload(&range, range_there, sizeof range);
+    device_.upload(&scale, scale_there, sizeof scale);
+    device_.synchronize();
+    arena_.parameters = first;
+    arena_.gradients = first + count;
+    arena_.states = first + 2 * count;
+    if constexpr (!std::is_same_v<T, parameter>)
+      arena_.copies = reinterpret_cast<T*>(copies_.data());
+    arena_.count = count;
+    arena_.state_stride = count;
+    arena_.ranges = range_there;
+    arena_.range_count = 1;
+    arena_.gradient_scale = scale_there;
+  }
+
+  Device& device_;
+  block<T> a_, b_, c_, d_;
+  typename Device::arena kept_memory_{}, states_{}, copies_{}, fixed_{};
+  kept_type* kept_ = nullptr;
+  ext::adamw_numbers* numbers_ = nullptr;
+  arena_type arena_{};
+};
+
+}  // namespace plait::detail::doctor
