@@ -92,6 +92,9 @@ class doctor_run {
     return code_;
   }
 
+  /// Returns the results after run(): of rank 0, if it runs in this process.
+  [[nodiscard]] doctor_results const& results() { return own_state().results; }
+
  private:
   /// The results and the first settings of a rank. A process has an element for each rank of the
   /// job, of which it uses only its own ranks.

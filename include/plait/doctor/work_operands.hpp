@@ -96,6 +96,14 @@ class work_operands {
                 ext::matrix<kept_type>{kept_, rows, sizes.heads}, shape);
   }
   void optimizer_step() const { queue().adamw(arena_, ext::adamw_constants{}, numbers_); }
+  /// Returns the first elements of the result of the last product, layer or attention.
+  [[nodiscard]] std::vector<T> result(std::size_t count) const {
+    std::vector<T> out(count);
+    device_.synchronize();
+    device_.download(c_.data, out.data(), count * sizeof(T));
+    device_.synchronize();
+    return out;
+  }
   void smallest_operation() const { queue().fill(T(0.01f), c_.data, 1); }
 
   /// The floating-point operations of a causal attention: for each query and each key that it sees,

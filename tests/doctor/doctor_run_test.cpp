@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plait/doctor/doctor.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <fstream>
+#include <memory>
+#include <set>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "doctor/planted_threads.hpp"
+#include "plait/doctor/machine_file.hpp"
+
+namespace {
+
+using plait::ext::doctor_options;
+using plait::ext::finding;
+using plait_test::link_faults;
+using plait_test::planted_threads;
+
+/// What a run has found: the exit code, and the results of rank 0.
+struct outcome {
+  int code = 0;
+  plait::detail::doctor::doctor_results results{};
+
+  [[nodiscard]] std::vector<finding> with(std::string const& id) const {
+    std::vector<finding> out;
+    for (auto const& one : results.findings)
+      if (one.id == id) out.push_back(one);
+    return out;
+  }
+  [[nodiscard]] std::string text() const {
+    std::string out;
+    for (auto const& one : results.findings) out += one.id + ": " + one.text() + "\n";
+    return out;
+  }
+};
+
+outcome run(planted_threads const& backend, doctor_options const& options) {
+  plait::ext::doctor_backend const of{"planted", backend, [](auto&, auto&) {}};
+  plait::detail::doctor::doctor_run one(of, options);
+  outcome out;
+  testing::internal::CaptureStdout();
+  out.code = one.run();
+  (void)testing::internal::GetCapturedStdout();
+  out.results = one.results();
+  return out;
+}
+
+doctor_options links_only(int ranks) {
+  doctor_options out;
+  out.ranks = ranks;
+  out.only = {.products = false, .memory = false, .links = true, .settings = false};
+  return out;
+}
+
+TEST(doctor_run, finds_a_slow_pair) {
+  auto const faults = std::make_shared<link_faults>();
+  faults->are_between = [](int a, int b) { return std::min(a, b) == 1 && std::max(a, b) == 3; };
+  for (bool const is_late : {true, false}) {
+    faults->delay = std::chrono::microseconds(is_late ? 2000 : 0);
+    faults->half_bandwidth = !is_late;
+    auto const found = run({.faults = faults}, links_only(4));
+    std::puts(found.text().c_str()); for (auto const& row : found.results.job.links.latency_seconds) { for (double x : row) std::printf("%8.1f", x*1e6); std::puts(""); } for (auto const& row : found.results.job.links.bytes_per_second) { for (double x : row) std::printf("%8.2f", x/1e9); std::puts(""); } for (auto const& row : found.results.job.links.bytes_alone_per_second) { for (double x : row) std::printf("%8.2f", x/1e9); std::puts(""); } for (auto& f : plait::ext::check_speeds(found.results.job)) std::puts(("CHECK "+f.id+f.text()).c_str());
+    if (!found.results.of.quiet) GTEST_SKIP() << "other processes are busy: " << found.text();
+    auto const pairs = found.with("slow-pair");
+    ASSERT_EQ(pairs.size(), 1u) << found.text();
+    EXPECT_EQ(pairs[0].ranks, (std::vector{1, 3}));
+    EXPECT_EQ(found.code, 1);
+  }
+}
+
+}  // namespace
