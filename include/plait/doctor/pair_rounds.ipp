@@ -14,6 +14,7 @@ namespace plait::detail::doctor {
 PLAIT_DECL std::vector<pair_round> tournament(std::vector<int> const& ranks) {
   // The circle method: the first place stays, the others move on by one place from round to round,
   // and opposite places meet. An odd number of ranks gets an empty place.
+  if (ranks.size() < 2) return {};
   std::vector<int> places = ranks;
   if (places.size() % 2 == 1) places.push_back(-1);
   std::vector<pair_round> out;
