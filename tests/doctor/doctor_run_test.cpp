@@ -75,4 +75,39 @@ TEST(doctor_run, finds_a_slow_pair) {
   }
 }
 
+TEST(doctor_run, finds_a_slow_host) {
+  auto const faults = std::make_shared<link_faults>();
+  faults->are_between = [](int a, int b) { return (a / 2 == 2) != (b / 2 == 2); };
+  faults->delay = std::chrono::microseconds(2000);
+  auto const found =
+      run({.hosts = {"a", "a", "b", "b", "c", "c"}, .faults = faults}, links_only(6));
+  std::puts(found.text().c_str()); for (auto const& row : found.results.job.links.latency_seconds) { for (double x : row) std::printf("%8.1f", x*1e6); std::puts(""); }
+  for (auto& f : plait::ext::check_speeds(found.results.job)) std::puts(("CHECK "+f.id+f.text()).c_str());
+  if (!found.results.of.quiet) GTEST_SKIP() << "other processes are busy: " << found.text();
+  auto const hosts = found.with("slow-host");
+  ASSERT_EQ(hosts.size(), 1u) << found.text();
+  EXPECT_NE(hosts[0].text().find("host c"), std::string::npos) << hosts[0].text();
+  EXPECT_TRUE(found.with("slow-pair").empty()) << found.text();
+}
+
+TEST(doctor_run, reports_the_rest_if_a_rank_fails) {
+  auto const faults = std::make_shared<link_faults>();
+  auto const left = std::make_shared<std::atomic<int>>(20);
+  faults->at_message = [left] {
+    if (--*left == 0) throw plait::ext::engine_error("rank 2 has ended", 2);
+  };
+  auto options = links_only(4);
+  options.only.settings = true;
+  auto const found = run({.faults = faults}, options);
+  EXPECT_EQ(found.code, 3);
+  auto const missing = found.with("rank-missing");
+  ASSERT_EQ(missing.size(), 1u) << found.text();
+  EXPECT_EQ(missing[0].ranks, std::vector{2});
+  EXPECT_NE(missing[0].text().find("while links were measured: rank 2 has ended"),
+            std::string::npos)
+      << missing[0].text();
+  EXPECT_FALSE(found.with("shared-cpu").empty()) << found.text();  // 4 ranks, and 2 processors
+  EXPECT_FALSE(found.results.of.collectives.empty());
+}
+
 }  // namespace

@@ -77,7 +77,8 @@ class doctor_run {
     try {
       ranks_ = number_of_ranks();
       ranks_of_process_.resize(static_cast<std::size_t>(ranks_));
-      prints_ = has_root();
+      process_rank_ = own_rank();
+      prints_ = process_rank_ == 0;
       doctor_progress progress(only_.links ? 20 : 8, prints_);
       progress_ = &progress;
       measure_all();
@@ -110,10 +111,10 @@ class doctor_run {
       return of_.backend.processors();
     else return options_.ranks > 0 ? options_.ranks : std::max(1, of_.backend.processors());
   }
-  /// Returns true if rank 0 runs in this process.
-  [[nodiscard]] bool has_root() const {
-    if constexpr (requires { of_.backend.place(); }) return of_.backend.place().rank == 0;
-    else return true;
+  /// Returns the rank of this process, or 0 if all ranks run in this process.
+  [[nodiscard]] int own_rank() const {
+    if constexpr (requires { of_.backend.place(); }) return of_.backend.place().rank;
+    else return 0;
   }
   [[nodiscard]] rank_state& state_of(rank_type& rank) {
     return ranks_of_process_[static_cast<std::size_t>(rank.world_rank())];
@@ -419,8 +420,9 @@ class doctor_run {
   /// Reports a job that has failed, with everything that was found before. Each process prints the
   /// failure, because rank 0 may be the rank that is missing.
   int report_failure(int rank, std::string const& problem) {
-    if (progress_ != nullptr) progress_ = nullptr;
-    auto const failure = rank_missing(rank, problem, doing_);
+    // Without a known rank, the finding is about the rank that has seen the failure.
+    auto failure = rank_missing(rank >= 0 ? rank : process_rank_, problem, doing_);
+    if (rank < 0) failure.host = host_name();
     if (!prints_) {
       std::fprintf(stderr, "plait-doctor: [%s] %s\n", failure.id.c_str(), failure.text().c_str());
       return 3;
@@ -465,6 +467,7 @@ class doctor_run {
   ext::system_files files_{};
   ext::blas_facts blas_ = blas_of_job();
   int ranks_ = 0;
+  int process_rank_ = 0;
   bool prints_ = false;
   double began_ = 0;
   std::atomic<int> code_ = 0;

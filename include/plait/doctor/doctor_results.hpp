@@ -73,7 +73,7 @@ struct doctor_files {
 [[nodiscard]] [[gnu::cold]] ext::finding not_measured(std::string what_and_why);
 
 /// Returns the finding of a job whose ranks could not meet or that has failed. `rank`: the rank
-/// that is missing; -1 if it is unknown.
+/// that is missing or, if that is unknown, a rank that has seen the failure.
 [[nodiscard]] [[gnu::cold]] ext::finding rank_missing(int rank, std::string const& problem,
                                                       std::string_view while_doing);
 

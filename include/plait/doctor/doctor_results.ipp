@@ -278,7 +278,7 @@ PLAIT_DECL ext::finding rank_missing(int rank, std::string const& problem,
   ext::finding out;
   out.id = "rank-missing";
   out.severity = ext::finding_severity::fails;
-  if (rank >= 0) out.ranks = {rank};
+  out.ranks = {rank};
   out.measured = concat({while_doing, ": ", text_files::in_one_line(problem)});
   out.what_to_do =
       "look at the last messages of that rank; start as many processes as the job has ranks";
