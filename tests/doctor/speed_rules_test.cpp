@@ -314,6 +314,15 @@ TEST(SharedLink, OfAHostCountsItsRanks) {
             "on a host");
 }
 
+TEST(SharedLink, OfARankIsOneFinding) {
+  auto job = planted::speeds(16, 4, 0, 0.05);
+  planted::slow_down(job, 3, false, [](auto a, auto b) { return a == 13 || b == 13; });
+  auto const found = check_speeds(job);
+  ASSERT_EQ(ids(found), std::vector<std::string>{"shared-link"}) << all_text(found);
+  EXPECT_EQ(found[0].ranks, ranks{13});
+  EXPECT_NE(found[0].measured.find(", shared with other pairs"), std::string::npos);
+}
+
 TEST(SlowHost, ReplacesItsPairs) {
   for (auto const& [of, hosts] : shapes) {
     if (hosts < 4) continue;

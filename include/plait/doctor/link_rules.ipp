@@ -43,12 +43,9 @@ class link_findings {
       count(state);
       add_hosts(state);
       add_pairs_of_hosts(state);
-      if (state == link_state::slow) {
-        add_ranks();
-        add_pairs();
-      } else {
-        add_shared_links();
-      }
+      add_ranks(state);
+      if (state == link_state::slow) add_pairs();
+      else add_shared_links();
     }
     return std::move(out_);
   }
@@ -132,8 +129,9 @@ class link_findings {
       }
   }
 
-  // Adds a finding for each rank of which all pairs within the host, or with other hosts, are slow.
-  void add_ranks() {
+  // Adds a finding for each rank of which all pairs within the host, or with other hosts, have a
+  // state.
+  void add_ranks(link_state state) {
     rank_pairs reported;
     for (std::size_t rank = 0; rank < ranks_; ++rank) {
       std::array<rank_pairs, 2> of_kind;
@@ -143,7 +141,7 @@ class link_findings {
         if (other == rank || states_[pair] == link_state::not_compared) continue;
         std::size_t const kind = limits_.host_of(rank) == limits_.host_of(other) ? 0 : 1;
         of_kind[kind].push_back({std::min(rank, other), std::max(rank, other)});
-        if (states_[pair] != link_state::slow || is_reported_[pair] != 0) is_all[kind] = false;
+        if (states_[pair] != state || is_reported_[pair] != 0) is_all[kind] = false;
       }
       rank_pairs pairs;
       std::string which = "the host's other ranks";
@@ -153,7 +151,7 @@ class link_findings {
         pairs.insert(pairs.end(), of_kind[kind].begin(), of_kind[kind].end());
       }
       if (pairs.size() < 2) continue;
-      add(link_state::slow, "slow-pair", {static_cast<int>(rank)},
+      add(state, "slow-pair", {static_cast<int>(rank)},
           concat({"all ", pairs.size(), " pairs of this rank", cpus_of(rank), " and ", which}),
           pairs);
       reported.insert(reported.end(), pairs.begin(), pairs.end());
@@ -288,18 +286,21 @@ class link_findings {
     if (has_bandwidth && pairs_have_latency(pairs)) found.measured += ", and";
     (void)add_worst(found, limits_.latencies(), pairs, true);
     bool const is_within = limits_.host_of(pairs[0][0]) == limits_.host_of(pairs[0][1]);
-    if (is_shared) {
-      found.measured += concat({", shared by ", shared_by(found.ranks), " ranks of ",
-                                is_within ? "the host" : "a host"});
+    auto const sharing = is_shared ? shared_by(found.ranks) : 1;
+    if (is_shared)
+      found.measured +=
+          sharing == 1
+              ? std::string(", shared with other pairs")
+              : concat({", shared by ", sharing, " ranks of ", is_within ? "the host" : "a host"});
+    if (sharing > 1)
       found.what_to_do = is_within ? "bind the ranks to cpus of all sockets, or use fewer ranks"
                                    : "compare the network interfaces of the hosts and their links "
                                      "to the switch, or use fewer ranks on a host";
-    } else {
+    else
       found.what_to_do = is_within ? "look for other programs on the cpus of these ranks, and bind "
                                      "each rank to its own cpus"
                                    : "check the network interfaces of these hosts, their cables "
                                      "and the ports of the switch";
-    }
     out_.push_back(std::move(found));
   }
 

@@ -34,10 +34,9 @@ namespace plait::ext {
 /// - `slow-host`: all pairs between two hosts, all pairs of a host and every other host, or all
 ///   pairs within one of several hosts, at least two, are slow. It replaces `slow-pair`.
 /// - `shared-link`: pairs that are slow while all pairs send and are not slow while no other pair
-///   sends. A finding is about all such pairs of two hosts, or of one host and every other host, or
-///   of one host. It says how many ranks share the link: all ranks of these pairs within a host, or
-///   the ranks of these pairs on one host, where they are fewer, because each rank is in one pair
-///   at a time.
+///   sends. Pairs of a host, of two hosts, or of a rank have one finding, as above. It says how
+///   many ranks share the link: within a host, all ranks of these pairs; between hosts, the ranks
+///   of these pairs on the host that has fewer of them, because each rank is in one pair at a time.
 /// - `unsteady`: a rank that loses more than 5 % of the time in turns that take longer than the
 ///   median, or whose longest turn takes more than 1.5 medians.
 ///

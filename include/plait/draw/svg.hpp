@@ -145,6 +145,10 @@ class drawing {
   /// Draws a box that is filled with the pattern of number `part`, from 0 to 5.
   [[gnu::cold]] void patterned_box(int x, int y, int width, int height, int part);
 
+  /// Fills rectangles, without an edge, with a colour in SVG's notation, such as "#08306b". All of
+  /// them are one element, because a matrix has thousands; the colours of the boxes are not used.
+  [[gnu::cold]] void tiles(lean_vector<placed_box> const& of, std::string_view fill);
+
   [[gnu::cold]] void line(int x, int y, int to_x, int to_y, colour ink = colour::line,
                           char const* dashes = "");
 

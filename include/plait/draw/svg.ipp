@@ -82,6 +82,16 @@ PLAIT_DECL void drawing::patterned_box(int x, int y, int width, int height, int 
   has_patterns_ = true;
 }
 
+PLAIT_DECL void drawing::tiles(lean_vector<placed_box> const& of, std::string_view fill) {
+  if (of.empty()) return;
+  body_ += concat({"<path fill=\"", fill, "\" d=\""});
+  for (auto const& [x, y, width, height, inside] : of) {
+    body_ += concat({"M", x, " ", y, "h", width, "v", height, "h", -width, "z"});
+    reach(x + width, y + height);
+  }
+  body_ += "\"/>\n";
+}
+
 PLAIT_DECL void drawing::line(int x, int y, int to_x, int to_y, colour ink, char const* dashes) {
   body_ += concat({"<path d=\"M", x, " ", y, "L", to_x, " ", to_y, "\" stroke=\"", name_of(ink),
                    "\"", dashes_text(dashes), "/>\n"});

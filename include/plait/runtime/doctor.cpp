@@ -16,6 +16,8 @@
 #include "plait/doctor/host_activity.ipp"
 #include "plait/doctor/host_settings.ipp"
 #include "plait/doctor/link_limits.ipp"
+#include "plait/doctor/link_picture.ipp"
+#include "plait/doctor/link_picture_parts.ipp"
 #include "plait/doctor/link_rules.ipp"
 #include "plait/doctor/measure_work.ipp"
 #include "plait/doctor/pair_rounds.ipp"
