@@ -92,14 +92,17 @@ PLAIT_DECL std::vector<std::uint8_t> ordered_links::pairs_of(
     for (int const rank : each.ranks)
       if (rank >= 0 && static_cast<std::size_t>(rank) < ranks)
         is_in[static_cast<std::size_t>(rank)] = 1;
+    std::vector<std::size_t> in;
+    for (std::size_t rank = 0; rank < ranks; ++rank)
+      if (is_in[rank] != 0) in.push_back(rank);
     // A finding about one rank or one host is also about its pairs with others.
     bool const with_others =
         each.ranks.size() == 1 || (each.id != "slow-pair" && !each.host.empty());
     std::vector<std::size_t> all, slow;
     bool has_slow = false;
-    for (std::size_t a = 0; a < ranks; ++a)
-      for (std::size_t b = 0; b < ranks; ++b) {
-        if (a == b || (with_others ? is_in[a] + is_in[b] == 0 : is_in[a] + is_in[b] < 2)) continue;
+    for (auto const a : with_others ? order_ : in)
+      for (auto const b : with_others&& is_in[a] != 0 ? order_ : in) {
+        if (a == b) continue;
         // A finding about several hosts is about the pairs between them.
         if (each.id != "slow-pair" && each.host.empty() && are_on_one_host(a, b)) continue;
         auto const state = limits_.state(a, b);

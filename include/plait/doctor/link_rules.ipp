@@ -33,6 +33,9 @@ class link_findings {
       : job_(of), limits_(of.links, of.hosts), ranks_(of.hosts.size()) {
     states_.assign(ranks_ * ranks_, link_state::not_compared);
     is_reported_.assign(ranks_ * ranks_, 0);
+    ranks_of_host_.resize(hosts());
+    for (std::size_t rank = 0; rank < ranks_; ++rank)
+      ranks_of_host_[limits_.host_of(rank)].push_back(rank);
     for (std::size_t a = 0; a < ranks_; ++a)
       for (std::size_t b = 0; b < ranks_; ++b)
         if (a != b) states_[at(a, b)] = std::max(states_[at(a, b)], limits_.state(a, b));
@@ -99,8 +102,7 @@ class link_findings {
         return (limits_.host_of(a) == host) != (limits_.host_of(b) == host);
       });
       std::vector<int> ranks;
-      for (std::size_t rank = 0; rank < ranks_; ++rank)
-        if (limits_.host_of(rank) == host) ranks.push_back(static_cast<int>(rank));
+      for (auto const rank : ranks_of_host_[host]) ranks.push_back(static_cast<int>(rank));
       add(state, "slow-host", ranks,
           concat({"all ", pairs.size(), " pairs of this host and other hosts"}), pairs);
     }
@@ -201,10 +203,15 @@ class link_findings {
   }
   [[nodiscard]] rank_pairs unreported_between(link_state state, std::size_t one,
                                               std::size_t other) const {
-    return pairs_of(state, [&](std::size_t a, std::size_t b) {
-      auto const first = limits_.host_of(a), second = limits_.host_of(b);
-      return std::min(first, second) == one && std::max(first, second) == other;
-    });
+    rank_pairs out;
+    for (auto const first : ranks_of_host_[one])
+      for (auto const second : ranks_of_host_[other]) {
+        if (one == other && first >= second) continue;
+        if (states_[at(first, second)] == state && is_reported_[at(first, second)] == 0)
+          out.push_back({std::min(first, second), std::max(first, second)});
+      }
+    std::sort(out.begin(), out.end());
+    return out;
   }
   void report(rank_pairs const& pairs) {
     for (auto const& [a, b] : pairs) is_reported_[at(a, b)] = 1;
@@ -317,6 +324,7 @@ class link_findings {
   std::vector<link_state> states_{};
   std::vector<std::uint8_t> is_reported_{};
   std::vector<host_pair> between_{};
+  std::vector<std::vector<std::size_t>> ranks_of_host_{};
   std::vector<ext::finding> out_{};
 };
 
