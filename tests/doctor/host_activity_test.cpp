@@ -217,6 +217,12 @@ TEST_F(Use, HasStolenTimeAndNoInterrupts) {
   EXPECT_TRUE(of.processes.empty());
 }
 
+TEST_F(Use, HasStolenTimeThatTheKernelAlsoCountsForTheJob) {
+  plant_cpus(tree_, {{.user = 1100, .idle = 5000, .stolen = 100}, {.user = 2000, .idle = 4200}});
+  EXPECT_DOUBLE_EQ(use_of_one().others.value(), 0.5);
+  EXPECT_DOUBLE_EQ(use_of_one({0}).others.value(), 0.5);
+}
+
 TEST_F(Use, NamesTheFourBusiestAboveTwoPercent) {
   for (std::uint64_t i = 0; i < 6; ++i) plant_process(tree_, 20 + i, "new", 3 + i, 0, 99, 1);
   auto const of = use_of_one();

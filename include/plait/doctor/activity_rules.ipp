@@ -14,8 +14,8 @@
 
 #include "plait/core/concat.hpp"
 #include "plait/core/quote.hpp"
+#include "plait/doctor/link_limits.hpp"
 #include "plait/doctor/rule_parts.hpp"
-#include "plait/doctor/turns.hpp"
 
 namespace plait::detail::doctor {
 
@@ -87,22 +87,21 @@ PLAIT_DECL std::string number_text(double of) {
 // returns "" if all of them have at least 0.9 of the median.
 PLAIT_DECL std::string slowest_work(measured_job const& job,
                                     std::vector<std::size_t> const& ranks) {
-  constexpr double least = 0.9;
-  double lowest = least;
+  double lowest = least_work_share;
   std::string out;
   for (auto const& work : job.work) {
     auto const is_speed = [](double each) { return std::isfinite(each) && each > 0; };
     std::vector<double> speeds;
     std::copy_if(work.together.begin(), work.together.end(), std::back_inserter(speeds), is_speed);
     if (speeds.size() < 2) continue;
-    double const median = median_of(speeds);
+    double const median = faster_median(speeds, true);
     for (auto const rank : ranks) {
       if (rank >= work.together.size() || !is_speed(work.together[rank])) continue;
-      double const ratio = work.together[rank] / median;
-      if (ratio >= lowest) continue;
-      lowest = ratio;
+      double const share = work.together[rank] / median;
+      if (share >= lowest) continue;
+      lowest = share;
       out = concat({escaped(work.name), ranks.size() == 1 ? "" : concat({" of rank ", rank}),
-                    " at ", number_text(ratio), " of the median of ", speeds.size(), " ranks"});
+                    " at ", ratio_text(share), " of the median of ", speeds.size(), " ranks"});
     }
   }
   return out;

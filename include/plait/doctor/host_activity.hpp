@@ -78,11 +78,12 @@ struct rank_place {
 ///
 /// Ranks whose processors overlap share them, and so do ranks that are threads of one process,
 /// because the system counts the time of a process as a whole. For such ranks together, the result
-/// has the time that processes used and that was stolen on all their processors, minus the time of
-/// their own processes. For example, ranks with the processors {0, 1} and {1, 2} both get the use
-/// of the three processors 0 to 2.
+/// has the time that processes used on all their processors, minus the time of their own processes,
+/// plus stolen time. For example, ranks with the processors {0, 1} and {1, 2} both get the use of
+/// the three processors 0 to 2.
 ///
-/// `ranks`: all ranks of the host.
+/// `ranks`: all ranks of the host. Their processes must have the numbers that they have in the
+/// snapshots, so ranks in different pid name spaces need snapshots of their own.
 ///
 /// Units:   numbers of processors; others = 0.5: half of one. The counters are exact to about a
 ///          tick for each process, so an interval of 5 s gives errors of about 0.01.

@@ -196,8 +196,8 @@ PLAIT_DECL std::vector<sharing_ranks> ranks_that_share(std::vector<rank_place> c
 
 /// The ticks of some processors in an interval.
 struct interval_ticks {
-  double taken = 0;  ///< used by processes, or stolen
-  double each = 0;   ///< the mean time of a processor, of all kinds
+  double used = 0, stolen = 0;
+  double each = 0;  ///< the mean time of a processor, of all kinds
 };
 
 PLAIT_DECL reading<interval_ticks> ticks_between(std::vector<processor_ticks> const& before,
@@ -214,8 +214,8 @@ PLAIT_DECL reading<interval_ticks> ticks_between(std::vector<processor_ticks> co
     if (now->used < then->used || now->stolen < then->stolen)
       return result::unknown(
           concat({"/proc/stat: a counter of cpu ", cpu, " became smaller between two readings"}));
-    out.taken += static_cast<double>(now->used - then->used) +
-                 static_cast<double>(now->stolen - then->stolen);
+    out.used += static_cast<double>(now->used - then->used);
+    out.stolen += static_cast<double>(now->stolen - then->stolen);
     out.each += static_cast<double>(now->all - std::min(now->all, then->all)) /
                 static_cast<double>(cpus.size());
   }
@@ -289,7 +289,9 @@ PLAIT_DECL processor_use use_by_others(host_activity const& before, host_activit
     return out;
   }
   auto const& ticks = interval.value();
-  out.others = std::max(ticks.taken - own.value(), 0.0) / ticks.each;
+  // Some kernels count stolen time also as used by the process that waited. The difference is then
+  // less than 0, and the stolen time is still right.
+  out.others = (std::max(ticks.used - own.value(), 0.0) + ticks.stolen) / ticks.each;
   out.processes =
       others_on(before.processes.value(), after.processes.value(), of.cpus, ticks.each, job);
   return out;
