@@ -119,7 +119,7 @@ int main(int count, char** words) {
   auto const facts = []([[maybe_unused]] auto& rank, [[maybe_unused]] auto& request) {@facts@};
   return plait::ext::doctor_main(
       count, words, [&]([[maybe_unused]] plait::ext::doctor_options const& options) {
-        return plait::ext::doctor_backend{"@backend@", @value@, facts};
+        return plait::ext::doctor_backend{\"@backend@\", @value@, facts};
       });
 }
 ")
