@@ -219,7 +219,7 @@ measured_fault const measured_faults[]{
      }},
     {"slow-together",
      [](measured_job& job) {
-       for (std::size_t rank = 0; rank < 4; ++rank) job.work[2].alone[rank] = 1.5e11;
+       for (std::size_t rank = 0; rank < 4; ++rank) job.work[0].alone[rank] = 1.5e11;
      }},
     {"slow-pair",
      [](measured_job& job) {

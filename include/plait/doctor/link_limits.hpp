@@ -16,10 +16,6 @@ namespace plait::detail::doctor {
 /// The smallest share of the median bandwidth, and of the reciprocal of the median latency, that
 /// does not count as slow.
 inline constexpr double least_link_share = 0.8;
-/// The smallest share of the best bandwidth, and of the reciprocal of the best latency, that does
-/// not count as slow. Repeated measurements of a healthy link differ by up to 15 % in both
-/// directions, so the slowest of many measurements can be 0.85 / 1.15 of the fastest.
-inline constexpr double least_share_of_best = 0.73;
 /// The smallest excess of a latency over the median that counts as slow. A message between
 /// neighbouring cores takes a few microseconds less than a message between sockets, and so a ratio
 /// alone would find healthy links.
@@ -98,7 +94,7 @@ class link_numbers {
   ext::machine::link_matrix const& alone_;
   std::vector<std::size_t> const& host_of_;
   bool more_is_faster_;
-  std::array<double, 2> medians_{}, best_{};
+  std::array<double, 2> medians_{};
 };
 
 /// The result of the comparison of a pair.

@@ -85,10 +85,7 @@ PLAIT_DECL link_numbers::link_numbers(ext::machine::link_matrix const& of,
       auto const which = kind(rank, other);
       for (double const each : {of[rank][other], of[other][rank]})
         if (each > 0) own[which].push_back(each);
-      if (of[rank][other] == 0) continue;
-      auto& best = best_[which];
-      bool const is_best = more_is_faster ? of[rank][other] > best : of[rank][other] < best;
-      if (++pairs[which] == 1 || is_best) best = of[rank][other];
+      if (of[rank][other] > 0) ++pairs[which];
     }
     for (std::size_t which = 0; which < 2; ++which)
       if (!own[which].empty()) of_ranks[which].push_back(faster_median(own[which], more_is_faster));
@@ -103,10 +100,7 @@ PLAIT_DECL bool link_numbers::is_below_limit(double value, std::size_t from, std
 }
 
 PLAIT_DECL bool link_numbers::is_slow(std::size_t from, std::size_t to) const {
-  if (!is_compared(from, to)) return false;
-  double const best = best_[kind(from, to)], own = value(from, to);
-  double const share_of_best = more_is_faster_ ? own / best : best / own;
-  return share_of_best < least_share_of_best && is_below_limit(own, from, to);
+  return is_compared(from, to) && is_below_limit(value(from, to), from, to);
 }
 
 PLAIT_DECL bool link_numbers::is_fine_alone(std::size_t from, std::size_t to) const {

@@ -136,7 +136,7 @@ class work_measurement {
                      [&type, width](double speed) { type.attentions.push_back({width, speed}); }});
     out.push_back({concat({"starts of operations on ", type.name}), 1,
                    [&operands] { operands.smallest_operation(); },
-                   [&type](double speed) { type.seconds_per_operation = 1 / speed; }});
+                   [&type](double speed) { type.seconds_per_operation = 1 / speed; }, false});
   }
   template <class T>
   static void add_memory(work_operands<device_type, T>& operands, ext::machine::element_type& type,
@@ -171,7 +171,7 @@ class work_measurement {
       for (auto const& one : together_of_all) work.together.push_back(one[i]);
       for (auto const& one : alone_of_all) work.alone.push_back(one[i]);
       all[i].keep(mean_of_ranks(work.together));
-      job.work.push_back(std::move(work));
+      if (all[i].is_compared) job.work.push_back(std::move(work));
     }
   }
 

@@ -19,15 +19,14 @@ namespace plait::ext {
 /// - `slow-rank`: a rank below 0.9 of the median of all ranks at a kind of work, while all ranks
 ///   work. If there are two middle values, the median is the faster one, so that a slow rank of two
 ///   is found. A rank has one finding, which begins with its slowest kind of work.
-/// - `slow-together`: ranks that reach less than 0.9 of their own speed while all ranks work. A
-///   host has one finding.
-/// - `slow-pair`: two ranks whose bandwidth is below 0.8 of the median of its kind, or whose
-/// latency
+/// - `slow-together`: ranks that reach less than 0.9 of their own speed in products while all ranks
+///   work. A host has one finding. Work that the memory limits is not compared, because it is
+///   slower together on most machines.
+/// - `slow-pair`: two ranks whose bandwidth is below 0.8 of the median of its kind, or whose latency
 ///   is above 1 / 0.8 of the median and at least 10 us greater. (A message between neighbouring
 ///   cores takes a few microseconds less than a message between sockets, and so a ratio alone would
-///   find healthy links.) The number must also be below 0.73 of the best of its kind, because
-///   repeated measurements of a healthy link differ by up to 15 %. Links within hosts are one kind,
-///   and links between hosts are another. The median of a kind is the median over ranks of each
+///   find healthy links.) Links within hosts are one kind, and links between hosts are another. The
+///   median of a kind is the median over ranks of each
 ///   rank's median pair. If the pair was measured again while no other pair sent, it must be slow
 ///   then, too. Both directions together have one finding. If all pairs of a rank within its host,
 ///   or with other hosts, are slow, the rank has one finding for all of them.

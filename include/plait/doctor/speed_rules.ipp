@@ -112,7 +112,7 @@ PLAIT_DECL std::vector<ext::finding> slow_together(ext::measured_job const& of) 
   auto const ranks = of.hosts.size();
   std::vector<host_work> hosts;
   for (auto const& work : of.work) {
-    if (work.together.empty() || work.alone.empty()) continue;
+    if (work.together.empty() || work.alone.empty() || !work.name.starts_with("products")) continue;
     for (std::size_t rank = 0; rank < ranks; ++rank) {
       if (work.together[rank] <= 0 || work.alone[rank] <= 0) continue;
       double const share = work.together[rank] / work.alone[rank];

@@ -36,11 +36,13 @@ inline constexpr work_sizes sizes_on_gpu{4096, 32768, 2048, 4, 16, 1 << 25, 1 <<
 
 /// Work that is repeated to measure its speed. One call() does `units` of work: floating-point
 /// operations, bytes, or operations. keep() gets the mean speed of the ranks, in units per second.
+/// Ranks are compared unless `is_compared` is false, as for work that takes nanoseconds.
 struct probe {
   std::string name{};
   double units = 1;
   std::function<void()> call{};
   std::function<void(double)> keep{};
+  bool is_compared = true;
 };
 
 /// Operands in a device's memory, and the work on elements of type T that a training step has.
