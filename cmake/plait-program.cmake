@@ -81,7 +81,8 @@ function(plait_add_doctor name backend)
     char version[MPI_MAX_LIBRARY_VERSION_STRING] = \"\";
     int length = 0;
     MPI_Get_library_version(version, &length);
-    request.mpi = std::string(version, std::string_view(version).find_first_of(\"\\n\\r\"));
+    std::string_view const text(version);
+    request.mpi = text.substr(0, text.find_first_of(\"\\n\\r\"));
     ")
     endif()
   elseif(backend STREQUAL "cuda")
