@@ -121,12 +121,14 @@ for backend in threads "${jobs[@]}"; do
   of=(--backend "$backend" -n 2 --program program)
   [[ $backend != mpi ]] || of+=(--mpirun ./launcher)
   for signal in INT TERM; do
+    rm -f out
     MARK="of $$" CODES="sleep sleep" env --default-signal=INT "$root/scripts/doctor" "${of[@]}" >out 2>err </dev/null &
     id=$!
     for ((turn = 0; turn < 600; ++turn)); do
       [[ ! -s out ]] || break
       sleep 0.05
     done
+    [[ -s out ]] || complain "$backend: the program has not started"
     kill -s "$signal" "$id"
     code=0
     wait "$id" || code=$?
