@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// test: libs=doctor
 // The parts of plait-doctor that measure and exchange numbers.
 #include <gtest/gtest.h>
 
@@ -33,7 +34,8 @@ plait::ext::mesh mesh_of(int ranks) {
   return out;
 }
 
-// ---- Turns ---------------------------------------------------------------------------------------
+// ---- Turns
+// ---------------------------------------------------------------------------------------
 
 TEST(turns, median) {
   EXPECT_EQ(doctor::median_of({}), 0);
@@ -62,13 +64,14 @@ TEST(turns, lost_time) {
 
 TEST(turns, sleeping_takes_its_time) {
   plait::ext::host_device device;
-  double const seconds = doctor::seconds_of_work(
-      device, {.turns = 3, .most_turns = 3, .seconds = 1e-3},
-      [] { std::this_thread::sleep_for(std::chrono::milliseconds(2)); });
+  double const seconds =
+      doctor::seconds_of_work(device, {.turns = 3, .most_turns = 3, .seconds = 1e-3},
+                              [] { std::this_thread::sleep_for(std::chrono::milliseconds(2)); });
   EXPECT_GE(seconds, 2e-3);
 }
 
-// ---- Exchange ------------------------------------------------------------------------------------
+// ---- Exchange
+// ------------------------------------------------------------------------------------
 
 TEST(rank_exchange, numbers_and_texts_of_all_ranks) {
   plait::threads{}.run(mesh_of(3), [](auto& rank) {
@@ -96,7 +99,8 @@ TEST(rank_exchange, use_of_processors) {
   EXPECT_THROW((void)plait::ext::processor_use_from_text("2;x"), plait::input_error);
 }
 
-// ---- Work ----------------------------------------------------------------------------------------
+// ---- Work
+// ----------------------------------------------------------------------------------------
 
 TEST(usual_products, have_64_shapes_of_each_kind) {
   for (bool const full : {false, true}) {
@@ -146,7 +150,8 @@ TEST(mean_of_ranks, is_the_geometric_mean) {
   EXPECT_NEAR(doctor::mean_of_ranks({3, 3, 3}), 3, 1e-12);
 }
 
-// ---- Links ---------------------------------------------------------------------------------------
+// ---- Links
+// ---------------------------------------------------------------------------------------
 
 TEST(link_measurement, measures_the_pairs_of_its_rounds) {
   plait::threads{}.run(mesh_of(3), [](auto& rank) {
@@ -167,15 +172,16 @@ TEST(link_measurement, measures_the_pairs_of_its_rounds) {
   });
 }
 
-// ---- Results -------------------------------------------------------------------------------------
+// ---- Results
+// -------------------------------------------------------------------------------------
 
 TEST(doctor_results, ranks_of_each_host) {
   using hosts = std::vector<std::string>;
   EXPECT_EQ(doctor::ranks_of_each_host({"a", "a", "b", "b"}), 2);
-  EXPECT_EQ(doctor::ranks_of_each_host({"a", "a", "a"}), 0);            // one host
-  EXPECT_EQ(doctor::ranks_of_each_host({"a", "b"}), 0);                 // one rank each
-  EXPECT_EQ(doctor::ranks_of_each_host({"a", "a", "b"}), 0);            // unequal
-  EXPECT_EQ(doctor::ranks_of_each_host({"a", "b", "a", "b"}), 0);       // not consecutive
+  EXPECT_EQ(doctor::ranks_of_each_host({"a", "a", "a"}), 0);                 // one host
+  EXPECT_EQ(doctor::ranks_of_each_host({"a", "b"}), 0);                      // one rank each
+  EXPECT_EQ(doctor::ranks_of_each_host({"a", "a", "b"}), 0);                 // unequal
+  EXPECT_EQ(doctor::ranks_of_each_host({"a", "b", "a", "b"}), 0);            // not consecutive
   EXPECT_EQ(doctor::ranks_of_each_host({"a", "a", "b", "b", "a", "a"}), 0);  // a host twice
   EXPECT_EQ(doctor::numbers_on_hosts({"a", "b", "a", "b", "b"}), (std::vector{0, 0, 1, 1, 2}));
   EXPECT_EQ(doctor::usual_pairs(hosts{"a", "a", "b"}),
@@ -190,7 +196,8 @@ TEST(doctor_results, links_that_ranks_share) {
   auto& links = of.job.links;
   links.latency_seconds.assign(4, std::vector<double>(4, 2e-6));
   links.bytes_per_second.assign(4, std::vector<double>(4, 5e9));
-  for (std::size_t i = 0; i < 4; ++i) links.latency_seconds[i][i] = links.bytes_per_second[i][i] = 0;
+  for (std::size_t i = 0; i < 4; ++i)
+    links.latency_seconds[i][i] = links.bytes_per_second[i][i] = 0;
   // Alone, a pair within a host has as much, and a pair between hosts twice as much.
   links.latency_alone_seconds.assign(4, std::vector<double>(4));
   links.bytes_alone_per_second.assign(4, std::vector<double>(4));

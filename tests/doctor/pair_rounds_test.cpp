@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// test: libs=doctor
 #include "plait/doctor/pair_rounds.hpp"
 
 #include <gtest/gtest.h>

@@ -2,12 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 # plait-doctor finds faults that are planted in a job of two processes, each with the right rank and cause, and does
 # not find them without; and it ends with exit code 3, in time and with a sentence, if a rank does not come or dies.
-#   [TIMES=N] planted.sh SCRATCH_DIR THREADS GLOO|none [MPI MPIRUN]
+#   [TIMES=N] planted.sh quiet|jobs SCRATCH_DIR THREADS GLOO|none [MPI MPIRUN]
+# quiet: the fault that is found only while no other process is busy; jobs: all others.
 set -uo pipefail
 export LC_ALL=C
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)"
-scratch="$1" threads="$2" gloo="$3"
-shift 3
+part="$1" scratch="$2" threads="$3" gloo="$4"
+shift 4
 rm -rf "$scratch" && mkdir -p "$scratch" && cd "$scratch" || exit 1
 while read -r name; do unset "$name"; done < <(compgen -e | grep -E '^(SLURM|PMI|OMPI_COMM|PMIX|PLAIT|TORCHELASTIC)_')
 unset RANK WORLD_SIZE LOCAL_RANK OPENBLAS_NUM_THREADS GOTO_NUM_THREADS OMP_NUM_THREADS
@@ -47,14 +48,38 @@ esac' "shift 2" "echo \$\$ >pid.\${PLAIT_RANK:-\${OMPI_COMM_WORLD_RANK:-\$PMI_RA
   chmod +x "$4"
 }
 
+# busy_loop BACKEND: as above, with the arguments in `start`.
+busy_loop() {
+  local backend="$1" loop
+  what="$backend, a busy loop on the processor of rank 1"
+  # Without an external program, so that the name of the process is the shell's.
+  taskset -c "${cpus[1]}" sh -c 'while :; do :; done' &
+  loop=$!
+  doctor 1 "${start[@]}" ./bound --only memory,settings
+  kill "$loop" && wait "$loop" 2>/dev/null
+  finds busy-cpu "rank 1 \(host .*\): .*process $loop .*cpu ${cpus[1]}"
+  finds_no busy-cpu 'ranks? 0'
+  finds_no 'slow-rank|slow-together' ''
+  grep -q 'not quiet' out || complain "it does not say that the machine is not quiet"
+
+  what="$backend, no busy loop"
+  doctor 01 "${start[@]}" ./bound --only memory,settings
+  finds_no busy-cpu ''
+}
+
 # faults BACKEND PROGRAM [OPTION]...: plants each fault in two processes.
 faults() {
-  local backend="$1" program="$2" loop code
+  local backend="$1" program="$2"
   shift 2
   binding "${cpus[0]}" "${cpus[1]}" "$program" bound
   binding "${cpus[0]}" "${cpus[0]}" "$program" on_one
   binding "${cpus[0]},${cpus[1]}" "${cpus[0]},${cpus[1]}" "$program" on_both
   local start=(--backend "$backend" -n 2 "$@" --timeout 20 --program)
+
+  if [[ $part == quiet ]]; then
+    busy_loop "$backend"
+    return
+  fi
 
   what="$backend, nothing planted"
   doctor 01 "${start[@]}" ./bound --only settings
@@ -73,17 +98,6 @@ faults() {
     bound >older && chmod +x older
   doctor 1 "${start[@]}" ./older --only settings
   finds 'blas-code|unlike-blas' 'rank 1 .*Prescott'
-
-  what="$backend, a busy loop on the processor of rank 1"
-  # Without an external program, so that the name of the process is the shell's.
-  taskset -c "${cpus[1]}" sh -c 'while :; do :; done' &
-  loop=$!
-  doctor 1 "${start[@]}" ./bound --only memory,settings
-  kill "$loop" && wait "$loop" 2>/dev/null
-  finds busy-cpu "rank 1 \(host .*\): .*process $loop .*cpu ${cpus[1]}"
-  finds_no busy-cpu 'ranks? 0'
-  finds_no 'slow-rank|slow-together' ''
-  grep -q 'not quiet' out || complain "it does not say that the machine is not quiet"
 
   what="$backend, a rank that is killed"
   rm -f pid.*
@@ -128,6 +142,7 @@ quota() {
 for ((time = 0; time < ${TIMES:-1}; ++time)); do
   if [[ $gloo != none ]]; then faults gloo "$gloo"; fi
   if (($# == 2)); then faults mpi "$1" --mpirun "$2 --bind-to none"; fi
+  [[ $part == jobs ]] || continue
   quota
 
   if [[ $gloo != none ]]; then

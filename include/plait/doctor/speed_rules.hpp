@@ -22,7 +22,8 @@ namespace plait::ext {
 /// - `slow-together`: ranks that reach less than 0.9 of their own speed in products while all ranks
 ///   work. A host has one finding. Work that the memory limits is not compared, because it is
 ///   slower together on most machines.
-/// - `slow-pair`: two ranks whose bandwidth is below 0.8 of the median of its kind, or whose latency
+/// - `slow-pair`: two ranks whose bandwidth is below 0.8 of the median of its kind, or whose
+/// latency
 ///   is above 1 / 0.8 of the median and at least 10 us greater. (A message between neighbouring
 ///   cores takes a few microseconds less than a message between sockets, and so a ratio alone would
 ///   find healthy links.) Links within hosts are one kind, and links between hosts are another. The

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// test: libs=doctor timeout=300 seconds=25
 #include "plait/doctor/doctor.hpp"
 
 #include <gtest/gtest.h>
@@ -41,7 +42,7 @@ struct outcome {
   }
 };
 
-outcome run(planted_threads const& backend, doctor_options const& options) {
+outcome run_once(planted_threads const& backend, doctor_options const& options) {
   plait::ext::doctor_backend const of{"planted", backend, [](auto&, auto&) {}};
   plait::detail::doctor::doctor_run one(of, options);
   outcome out;
@@ -52,6 +53,16 @@ outcome run(planted_threads const& backend, doctor_options const& options) {
   return out;
 }
 
+/// Runs plait-doctor up to three times, until no other process was busy meanwhile.
+outcome run(planted_threads const& backend, doctor_options const& options) {
+  outcome out;
+  for (int i = 0; i < 3; ++i) {
+    out = run_once(backend, options);
+    if (out.results.of.quiet) break;
+  }
+  return out;
+}
+
 doctor_options links_only(int ranks) {
   doctor_options out;
   out.ranks = ranks;
@@ -59,14 +70,13 @@ doctor_options links_only(int ranks) {
   return out;
 }
 
-TEST(doctor_run, finds_a_slow_pair) {
+TEST(doctor, finds_a_slow_pair) {
   auto const faults = std::make_shared<link_faults>();
   faults->are_between = [](int a, int b) { return std::min(a, b) == 1 && std::max(a, b) == 3; };
   for (bool const is_late : {true, false}) {
     faults->delay = std::chrono::microseconds(is_late ? 2000 : 0);
     faults->half_bandwidth = !is_late;
     auto const found = run({.faults = faults}, links_only(4));
-    std::puts(found.text().c_str()); for (auto const& row : found.results.job.links.latency_seconds) { for (double x : row) std::printf("%8.1f", x*1e6); std::puts(""); } for (auto const& row : found.results.job.links.bytes_per_second) { for (double x : row) std::printf("%8.2f", x/1e9); std::puts(""); } for (auto const& row : found.results.job.links.bytes_alone_per_second) { for (double x : row) std::printf("%8.2f", x/1e9); std::puts(""); } for (auto& f : plait::ext::check_speeds(found.results.job)) std::puts(("CHECK "+f.id+f.text()).c_str());
     if (!found.results.of.quiet) GTEST_SKIP() << "other processes are busy: " << found.text();
     auto const pairs = found.with("slow-pair");
     ASSERT_EQ(pairs.size(), 1u) << found.text();
@@ -75,14 +85,12 @@ TEST(doctor_run, finds_a_slow_pair) {
   }
 }
 
-TEST(doctor_run, finds_a_slow_host) {
+TEST(doctor, finds_a_slow_host) {
   auto const faults = std::make_shared<link_faults>();
   faults->are_between = [](int a, int b) { return (a / 2 == 2) != (b / 2 == 2); };
   faults->delay = std::chrono::microseconds(2000);
   auto const found =
       run({.hosts = {"a", "a", "b", "b", "c", "c"}, .faults = faults}, links_only(6));
-  std::puts(found.text().c_str()); for (auto const& row : found.results.job.links.latency_seconds) { for (double x : row) std::printf("%8.1f", x*1e6); std::puts(""); }
-  for (auto& f : plait::ext::check_speeds(found.results.job)) std::puts(("CHECK "+f.id+f.text()).c_str());
   if (!found.results.of.quiet) GTEST_SKIP() << "other processes are busy: " << found.text();
   auto const hosts = found.with("slow-host");
   ASSERT_EQ(hosts.size(), 1u) << found.text();
@@ -90,7 +98,7 @@ TEST(doctor_run, finds_a_slow_host) {
   EXPECT_TRUE(found.with("slow-pair").empty()) << found.text();
 }
 
-TEST(doctor_run, reports_the_rest_if_a_rank_fails) {
+TEST(doctor, reports_the_rest_if_a_rank_fails) {
   auto const faults = std::make_shared<link_faults>();
   auto const left = std::make_shared<std::atomic<int>>(20);
   faults->at_message = [left] {
@@ -98,7 +106,7 @@ TEST(doctor_run, reports_the_rest_if_a_rank_fails) {
   };
   auto options = links_only(4);
   options.only.settings = true;
-  auto const found = run({.faults = faults}, options);
+  auto const found = run_once({.faults = faults}, options);
   EXPECT_EQ(found.code, 3);
   auto const missing = found.with("rank-missing");
   ASSERT_EQ(missing.size(), 1u) << found.text();
