@@ -24,7 +24,7 @@ using plait::ext::finding;
 using plait_test::link_faults;
 using plait_test::planted_threads;
 
-/// What a run has found: the exit code, and the results of rank 0.
+/// The exit code of a run, and the results of rank 0.
 struct outcome {
   int code = 0;
   plait::detail::doctor::doctor_results results{};

@@ -69,7 +69,7 @@ class planted_communicator : public plait::ext::communicator_calls<planted_commu
 /// A backend whose ranks are threads, on hosts with planted names and with planted faults.
 struct planted_threads {
   int data_ranks = 0;
-  std::vector<std::string> hosts{};  ///< of each rank; empty: not known
+  std::vector<std::string> hosts{};  ///< one for each rank; empty: not known
   std::shared_ptr<link_faults const> faults = std::make_shared<link_faults>();
 
   using concept_tag = plait::ext::backend_tag;

@@ -7,7 +7,8 @@
 #   - a header of an optional component is included only by headers of the same component, or of a
 #     component that is declared to build on it (plait_components_of_<name>);
 #   - only backend/<name>/ and component headers include anything outside the standard library;
-#   - only backend/, testing/ and the executor (run/move.hpp, run/transfer_runner.hpp) call collectives;
+#   - only backend/, testing/, the doctor, which measures them, and the executor (run/move.hpp, run/transfer_runner.hpp)
+#     call collectives;
 #   - axes are named by their roles in few places outside policy/ and testing/, and none by a
 #     using enum: policies and placements have the differences between axes;
 #   - headers that most programs include call algorithms by iterators: std::ranges costs compilers a
@@ -136,7 +137,7 @@ foreach(header IN LISTS headers)
   if(NOT text MATCHES "^// SPDX-License-Identifier: Apache-2.0\n#pragma once\n")
     report("the first two lines are not the licence and #pragma once")
   endif()
-  if(NOT header MATCHES "^plait/((backend|testing)/|run/(move|transfer_runner)[.]hpp$)" AND text MATCHES
+  if(NOT header MATCHES "^plait/((backend|doctor|testing)/|run/(move|transfer_runner)[.]hpp$)" AND text MATCHES
       "[.>](all_reduce|all_gather|reduce_scatter|all_to_all|broadcast|reduce|gather|scatter|send|receive)[(]")
     report("calls ${CMAKE_MATCH_1}(): what ranks exchange is a row of the plan's list, carried out by run/transfer_runner.hpp or run/move.hpp")
   endif()

@@ -183,12 +183,13 @@ class doctor_run {
     int const each = ranks_of_each_host(own_state().results.job.hosts);
     if (each > 0 && !again) {
       ext::mesh grid;
-      grid.add(axis::data, ranks_ / each);
-      grid.add(axis::tensor, each);
+      grid.add(axis::replica, ranks_ / each);
+      grid.add(axis::data, each);
       launch(of_.backend, grid, "while collectives of hosts were measured", [&](rank_type& rank) {
         watch(rank, [&](exchange_type& exchange) {
-          measure_collectives(rank, exchange, rank.group(axis::tensor), ext::rank_group::host);
-          measure_collectives(rank, exchange, rank.group(axis::data),
+          auto const& axes = rank.grid().dimensions;
+          measure_collectives(rank, exchange, rank.group(axes[1].which), ext::rank_group::host);
+          measure_collectives(rank, exchange, rank.group(axes[0].which),
                               ext::rank_group::one_per_host);
         });
       });
@@ -252,7 +253,7 @@ class doctor_run {
     take_settings(exchange, state, own);
     describe(state.results, options_, of_.name);
     if (!only_.products && !only_.memory && !only_.links && only_.settings) {
-      // Counters, such as those of a quota, count from here on.
+      // Counters, such as the counters of a quota, need some time to count.
       std::this_thread::sleep_for(std::chrono::milliseconds(500));
       finish_settings(rank, exchange);
     }
@@ -348,12 +349,12 @@ class doctor_run {
     auto const numbers = numbers_on_hosts(state.results.job.hosts);
     work_measurement<rank_type> work(rank, exchange,
                                      numbers[static_cast<std::size_t>(rank.world_rank())],
-                                     1 + std::ranges::max(numbers));
+                                     1 + *std::max_element(numbers.begin(), numbers.end()));
     std::vector<ext::product_shape> shapes;
     if (only_.products && !again) {
       shapes = usual_products(options_.full);
       for (auto const& one : state.more_products)
-        if (std::ranges::find(shapes, one) == shapes.end()) shapes.push_back(one);
+        if (std::find(shapes.begin(), shapes.end(), one) == shapes.end()) shapes.push_back(one);
     } else if (only_.products) {
       shapes = {{32, 32, 32}};
     }
@@ -373,7 +374,7 @@ class doctor_run {
                            typename rank_type::communicator_type& group, ext::rank_group over) {
     collective_measurement<rank_type> of(rank, exchange, group);
     of.measure(over, options_.full ? turn_limits{15, 15, 2e-2} : turn_limits{5, 5, 4e-3},
-               options_.full ? 10.0 : 0.25, progress_of(rank),
+               options_.full ? 10.0 : 0.05, progress_of(rank),
                state_of(rank).results.of.collectives);
   }
 
@@ -390,7 +391,7 @@ class doctor_run {
     auto const add = [&](std::vector<std::pair<int, int>> const& pairs) {
       for (auto const& [a, b] : pairs) {
         pair_round const round{{std::min(a, b), std::max(a, b)}};
-        if (std::ranges::find(alone, round) == alone.end()) alone.push_back(round);
+        if (std::find(alone.begin(), alone.end(), round) == alone.end()) alone.push_back(round);
       }
     };
     add(ext::outliers(links, hosts));

@@ -25,7 +25,7 @@ struct usage_error : input_error {
 
 /// The results of plait-doctor. All ranks have equal results, except for `earlier`.
 struct doctor_results {
-  std::vector<ext::host_settings> settings{};  ///< of all ranks, in their order
+  std::vector<ext::host_settings> settings{};  ///< one for each rank, in their order
   ext::measured_job job{};
   ext::machine of{};
   std::vector<ext::finding> findings{};

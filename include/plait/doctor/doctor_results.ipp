@@ -123,7 +123,7 @@ PLAIT_DECL void describe(doctor_results& of, ext::doctor_options const& options,
     add(machine.versions, name, *value);
   if (root.governors.is_known()) {
     std::string all;
-    for (auto const& one : root.governors.value()) all += (all.empty() ? "" : ", ") + one;
+    for (auto const& one : root.governors.value()) all += concat({all.empty() ? "" : ", ", one});
     add(machine.settings, "governor", all);
   }
   if (root.blas_threads.is_known())
@@ -147,9 +147,8 @@ PLAIT_DECL void describe(doctor_results& of, ext::doctor_options const& options,
       cpus.insert(cpus.end(), own.begin(), own.end());
       if (one->memory_bytes.is_known()) host.memory_bytes = one->memory_bytes.value();
     }
-    std::ranges::sort(cpus);
-    auto const repeated = std::ranges::unique(cpus);
-    cpus.erase(repeated.begin(), repeated.end());
+    std::sort(cpus.begin(), cpus.end());
+    cpus.erase(std::unique(cpus.begin(), cpus.end()), cpus.end());
     host.devices = root.uses_gpu ? ranks.size() : std::max(cpus.size(), ranks.size());
     host.device_memory_bytes = std::max<std::uint64_t>(1, host.memory_bytes / host.devices);
     machine.hosts.push_back(std::move(host));
@@ -252,9 +251,9 @@ PLAIT_DECL bool has_too_few_processors(std::vector<ext::host_settings> const& al
       if (!one->cpus.is_known()) return true;
       cpus.insert(cpus.end(), one->cpus.value().begin(), one->cpus.value().end());
     }
-    std::ranges::sort(cpus);
-    if (static_cast<std::size_t>(std::ranges::unique(cpus).begin() - cpus.begin()) < ranks.size())
-      return true;
+    std::sort(cpus.begin(), cpus.end());
+    auto const end = std::unique(cpus.begin(), cpus.end());
+    if (static_cast<std::size_t>(end - cpus.begin()) < ranks.size()) return true;
   }
   return false;
 }
@@ -348,7 +347,7 @@ inline void measured(std::string& out, ext::machine const& of) {
   }
   if (of.memory_bytes_per_second)
     line(out, "copies",
-         with_prefix(*of.memory_bytes_per_second) + "B/s read and written by a rank");
+         concat({with_prefix(*of.memory_bytes_per_second), "B/s read and written by a rank"}));
   auto const link = [&](char const* name, std::optional<ext::machine_link> const& of_kind) {
     if (!of_kind) return;
     line(out, name,
@@ -416,7 +415,8 @@ PLAIT_DECL std::string report_json(doctor_results const& of, int code) {
     while (!machine.empty() && machine.back() == '\n') machine.pop_back();
     out += concat({",\n\"machine\": ", machine});
   }
-  return out + "}\n";
+  out += "}\n";
+  return out;
 }
 
 PLAIT_DECL void write_files(doctor_results const& of, ext::doctor_options const& options) {

@@ -3,6 +3,7 @@
 
 #include "plait/doctor/measure_work.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 namespace plait::detail::doctor {
@@ -31,7 +32,7 @@ PLAIT_DECL std::vector<ext::product_shape> usual_products(bool full) {
   for (auto const one : {transposed::none, transposed::a, transposed::b})
     for (auto shape : shapes) {
       shape.transposed = one;
-      if (std::ranges::find(out, shape) == out.end()) out.push_back(shape);
+      if (std::find(out.begin(), out.end(), shape) == out.end()) out.push_back(shape);
     }
   return out;
 }

@@ -15,8 +15,9 @@ namespace plait::ext {
 /// The speed of each rank at one kind of work, in units of which more is faster.
 struct measured_work {
   std::string name{};  ///< as in a sentence: "products of float", "the optimizer", "copies"
-  std::vector<double> together{};  ///< of each rank, while all ranks work
-  std::vector<double> alone{};     ///< of each rank, while no other rank works; or empty
+  std::vector<double> together{};  ///< one for each rank, while all ranks work
+  std::vector<double>
+      alone{};  ///< one for each rank, while no other rank of its host works; or empty
   friend bool operator==(measured_work const&, measured_work const&) = default;
 };
 
@@ -38,7 +39,7 @@ struct measured_turns {
   friend bool operator==(measured_turns const&, measured_turns const&) = default;
 };
 
-/// A process that is no rank of the job and has used processors of ranks.
+/// A process outside of the job that has used processors of ranks.
 struct other_process {
   std::uint64_t number = 0;  ///< pid
   std::string name{};        ///< such as "stress"
@@ -65,8 +66,8 @@ struct measured_job {
   std::vector<std::vector<std::size_t>> cpus{};  ///< the allowed processors of each rank
   std::vector<measured_work> work{};
   measured_links links{};
-  std::vector<measured_turns> turns{};  ///< of each rank
-  std::vector<processor_use> use{};     ///< of each rank's processors
+  std::vector<measured_turns> turns{};  ///< one for each rank
+  std::vector<processor_use> use{};     ///< one for each rank
   friend bool operator==(measured_job const&, measured_job const&) = default;
 };
 

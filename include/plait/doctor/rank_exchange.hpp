@@ -64,12 +64,16 @@ class rank_exchange {
     for (auto const& one : of_all(std::vector<double>{own})) out.push_back(one[0]);
     return out;
   }
-  [[nodiscard]] double largest(double own) { return std::ranges::max(of_all(own)); }
+  [[nodiscard]] double largest(double own) {
+    auto const all = of_all(own);
+    return *std::max_element(all.begin(), all.end());
+  }
 
   /// Returns the texts of all ranks, of any lengths.
   [[nodiscard]] std::vector<std::string> of_all(std::string_view own) {
     auto const lengths = of_all(static_cast<double>(own.size()));
-    auto const longest = static_cast<std::size_t>(std::ranges::max(lengths));
+    auto const longest =
+        static_cast<std::size_t>(*std::max_element(lengths.begin(), lengths.end()));
     std::vector<double> packed((longest + sizeof(double) - 1) / sizeof(double));
     if (!own.empty()) std::memcpy(packed.data(), own.data(), own.size());
     std::vector<std::string> out;

@@ -10,14 +10,14 @@ namespace plait::detail::doctor {
 
 PLAIT_DECL double median_of(std::vector<double> values) {
   if (values.empty()) return 0;
-  std::ranges::sort(values);
+  std::sort(values.begin(), values.end());
   std::size_t const middle = values.size() / 2;
   return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
 }
 
 PLAIT_DECL bool are_close(std::vector<double> values) {
   if (values.size() < 2) return true;
-  std::ranges::sort(values);
+  std::sort(values.begin(), values.end());
   std::size_t const quarter = values.size() / 4;
   double const median = median_of(values);
   return values[values.size() - 1 - quarter] - values[quarter] <= 0.06 * median;
@@ -26,7 +26,7 @@ PLAIT_DECL bool are_close(std::vector<double> values) {
 PLAIT_DECL ext::measured_turns turns_of(std::vector<double> seconds) {
   ext::measured_turns out;
   if (seconds.empty()) return out;
-  std::ranges::sort(seconds);
+  std::sort(seconds.begin(), seconds.end());
   out.median_seconds = median_of(seconds);
   std::size_t const last = (seconds.size() * 99 + 99) / 100 - 1;
   out.longest_seconds = seconds[last];

@@ -26,9 +26,9 @@ namespace plait::detail::doctor {
 /// Sizes of the work in which ranks are measured, large enough to hide the start of an operation.
 struct work_sizes {
   std::size_t product;  ///< rows, columns and inner
-  std::size_t rows;     ///< of a layer of 1024 columns
+  std::size_t rows;     ///< the rows of a layer of 1024 columns
   std::size_t sequence, batch, heads;
-  std::size_t parameters;  ///< of an optimizer's step
+  std::size_t parameters;  ///< the parameters of an optimizer's step
   std::size_t copy_bytes;
 };
 inline constexpr work_sizes sizes_on_processor{384, 2048, 256, 1, 4, 1 << 20, 1 << 25};
