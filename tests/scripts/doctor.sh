@@ -103,6 +103,8 @@ for backend in "${jobs[@]}"; do
     [[ $(<out) == "in $PWD: <--store> <b c>" ]] || complain "other arguments"
   done
   doctor 3 "0 9 0" "${of[@]}" && says "rank 1 ended with exit code 9"
+  # A rank that does not end is ended after another one has failed.
+  doctor 3 "3 sleep 3" "${of[@]}" && says "these ranks were never started, or have not ended by themselves: 1; (launch|launcher) .*"
   doctor 3 "0 0 SIGKILL" "${of[@]}" && says "rank 2 was ended by signal 9 \(SIGKILL\)"
 done
 
