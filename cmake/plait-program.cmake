@@ -98,6 +98,8 @@ function(plait_add_doctor name backend)
     if (cudaGetDevice(&device) == cudaSuccess &&
         cudaDeviceGetPCIBusId(bus, sizeof bus, device) == cudaSuccess)
       request.gpu_bus = bus;
+    std::size_t free_bytes = 0, bytes = 0;
+    if (cudaMemGetInfo(&free_bytes, &bytes) == cudaSuccess) request.device_memory_bytes = bytes;
     ")
   else()
     message(FATAL_ERROR "plait_add_doctor(${name} ${backend}): the backends are threads, mpi, gloo and cuda")
@@ -111,6 +113,7 @@ function(plait_add_doctor name backend)
   list(JOIN includes "" includes)
   set(source "${CMAKE_CURRENT_BINARY_DIR}/${name}.${language}")
   file(CONFIGURE OUTPUT "${source}" @ONLY CONTENT "// plait_add_doctor has written this file.
+#include <cstddef>
 #include <string>
 #include <string_view>
 

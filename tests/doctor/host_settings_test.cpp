@@ -211,6 +211,7 @@ host_settings with_a_gpu() {
   gpu.processes = std::vector<plait::ext::gpu_process>{{1, 2}, {3, no_limit}};
   gpu.peers = std::vector<plait::ext::gpu_peer>{{"GPU-2", std::uint64_t{0}}, {"GPU-3", {}}};
   out.uses_gpu = true;
+  out.device_memory_bytes = 80'000'000'000;
   out.gpu = gpu;
   out.host = std::string("b\0:;", 4);
   return out;

@@ -150,7 +150,9 @@ PLAIT_DECL void describe(doctor_results& of, ext::doctor_options const& options,
     std::sort(cpus.begin(), cpus.end());
     cpus.erase(std::unique(cpus.begin(), cpus.end()), cpus.end());
     host.devices = root.uses_gpu ? ranks.size() : std::max(cpus.size(), ranks.size());
-    host.device_memory_bytes = std::max<std::uint64_t>(1, host.memory_bytes / host.devices);
+    host.device_memory_bytes = ranks.front()->device_memory_bytes;
+    if (host.device_memory_bytes == 0)
+      host.device_memory_bytes = std::max<std::uint64_t>(1, host.memory_bytes / host.devices);
     machine.hosts.push_back(std::move(host));
   }
 }

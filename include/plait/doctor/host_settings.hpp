@@ -94,7 +94,8 @@ struct host_settings {
   reading<std::string> interface{};  ///< the name of the interface that the job uses
 
   bool uses_gpu = false;
-  reading<gpu_settings> gpu{};  ///< the rank's device
+  std::uint64_t device_memory_bytes = 0;  ///< memory of the rank's device; 0: unknown
+  reading<gpu_settings> gpu{};            ///< the rank's device
 
   /// Subtracts the counters (ticks, periods of the quota) of `earlier`, an earlier reading of the
   /// same rank, so that they count from that time. A counter that is smaller than in `earlier`
@@ -120,6 +121,7 @@ struct settings_request {
   /// no GPU. Read the settings before ranks use their devices, so that all memory in use belongs to
   /// other programs.
   std::string gpu_bus{};
+  std::uint64_t device_memory_bytes = 0;   ///< memory of the rank's GPU; 0: unknown
   std::string nvml = "libnvidia-ml.so.1";  ///< name or path of NVML
 };
 

@@ -366,6 +366,7 @@ PLAIT_DECL host_settings read_host_settings(system_files const& files,
                       ? detail::doctor::interface_of_default_route(files)
                       : reading<std::string>(detail::escaped(request.interface));
   out.uses_gpu = !request.gpu_bus.empty();
+  out.device_memory_bytes = request.device_memory_bytes;
   if (out.uses_gpu) out.gpu = read_gpu(request.gpu_bus, request.nvml);
   return out;
 }

@@ -79,6 +79,7 @@ struct settings_members {
     each(of.blas), each(of.mpi), each(of.nccl), each(of.cuda), each(of.driver), each(of.clock_s);
     each(of.shared_memory), each(of.most_open_files), each(of.most_locked_bytes);
     each(of.rdma_devices), each(of.interfaces), each(of.interface), each(of.uses_gpu);
+    each(of.device_memory_bytes);
     each(of.gpu);
   }
 };
