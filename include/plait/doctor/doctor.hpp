@@ -107,9 +107,13 @@ class doctor_run {
   };
 
   [[nodiscard]] int number_of_ranks() const {
-    if constexpr (requires { requires Backend::processors_are_ranks; })
-      return of_.backend.processors();
-    else return options_.ranks > 0 ? options_.ranks : std::max(1, of_.backend.processors());
+    if constexpr (requires { requires Backend::processors_are_ranks; }) {
+      int const started = of_.backend.processors();
+      if (options_.ranks > 0 && options_.ranks != started)
+        throw usage_error({"-n ", options_.ranks, ": the launcher has started ", started,
+                           " processes, and each is a rank; leave -n out"});
+      return started;
+    } else return options_.ranks > 0 ? options_.ranks : std::max(1, of_.backend.processors());
   }
   /// Returns the rank of this process, or 0 if all ranks run in this process.
   [[nodiscard]] int own_rank() const {
@@ -251,6 +255,7 @@ class doctor_run {
     if (!products.empty())
       state.more_products = ext::product_shapes_of(products, options_.products);
     take_settings(exchange, state, own);
+    require_room(state.more_products, state.results.settings);
     describe(state.results, options_, of_.name);
     if (!only_.products && !only_.memory && !only_.links && only_.settings) {
       // Counters, such as the counters of a quota, need some time to count.
@@ -304,8 +309,8 @@ class doctor_run {
     auto const begin = seconds_now();
     auto const before = ext::read_host_activity(files_);
     measure(exchange);
-    // A shorter time would have too few ticks.
-    double const left = 0.6 - (seconds_now() - begin);
+    // In a shorter time, a tick more or less would decide if others use more than 5 %.
+    double const left = 1.2 - (seconds_now() - begin);
     if (left > 0) std::this_thread::sleep_for(std::chrono::duration<double>(left));
     exchange.meet();
     auto const after = ext::read_host_activity(files_);
@@ -314,10 +319,15 @@ class doctor_run {
     auto const own = static_cast<std::size_t>(rank.world_rank());
     auto const numbers = numbers_on_hosts(state.results.job.hosts);
     std::vector<ext::rank_place> places;
-    for (auto const& one : settings)
-      if (one.host == settings[own].host)
-        places.push_back(
-            {one.process, one.cpus.is_known() ? one.cpus.value() : std::vector<int>()});
+    for (auto const& one : settings) {
+      if (one.host != settings[own].host) continue;
+      auto& place = places.emplace_back();
+      place.process = one.process;
+      // Without processors the use is unknown, as it is if this rank cannot see the other's
+      // process.
+      if (one.cpus.is_known() && one.pid_namespace == settings[own].pid_namespace)
+        place.cpus = one.cpus.value();
+    }
     // All ranks of a host take the numbers of its first rank, since their snapshots differ a
     // little.
     std::vector<std::vector<ext::processor_use>> of_first;

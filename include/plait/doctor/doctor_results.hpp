@@ -65,6 +65,12 @@ struct doctor_files {
 /// at the same time would wait for processors.
 [[nodiscard]] bool has_too_few_processors(std::vector<ext::host_settings> const& all);
 
+/// Checks that the operands of products fit into half of the memory of each host.
+///
+/// Errors: usage_error with both numbers.
+[[gnu::cold]] void require_room(std::vector<ext::product_shape> const& of,
+                                std::vector<ext::host_settings> const& all);
+
 /// Returns the number of BLAS threads that the environment states, as OpenBLAS reads it; 1 if it
 /// states none.
 [[nodiscard]] std::uint64_t stated_blas_threads();

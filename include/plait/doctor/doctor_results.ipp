@@ -37,6 +37,29 @@ inline std::string decimal(double value) {
   return out;
 }
 
+/// Returns a number with three digits and a prefix: "66.2 G".
+inline std::string with_prefix(double value) {
+  static constexpr std::pair<double, char const*> prefixes[]{{1e15, "P"}, {1e12, "T"}, {1e9, "G"},
+                                                             {1e6, "M"},  {1e3, "k"},  {1, ""},
+                                                             {1e-3, "m"}, {1e-6, "u"}, {1e-9, "n"}};
+  for (auto const& [scale, prefix] : prefixes)
+    if (value >= scale || scale == 1e-9) {
+      char out[40];
+      double const scaled = value / scale;
+      std::snprintf(out, sizeof out,
+                    scaled < 9.995   ? "%.2f %s"
+                    : scaled < 99.95 ? "%.1f %s"
+                                     : "%.0f %s",
+                    scaled, prefix);
+      return out;
+    }
+  return "0 ";
+}
+
+inline std::string count_of(std::size_t count, std::string_view noun) {
+  return concat({count, " ", noun, count == 1 ? "" : "s"});
+}
+
 }  // namespace report
 
 namespace text_files {
@@ -260,6 +283,27 @@ PLAIT_DECL bool has_too_few_processors(std::vector<ext::host_settings> const& al
   return false;
 }
 
+PLAIT_DECL void require_room(std::vector<ext::product_shape> const& of,
+                             std::vector<ext::host_settings> const& all) {
+  for (auto const& ranks : by_host(all)) {
+    auto const& first = *ranks.front();
+    if (!first.memory_bytes.is_known()) continue;
+    for (auto const& one : of) {
+      // work_operands has four operands of the largest size; elements have at most 8 bytes.
+      double const rows = double(one.rows), columns = double(one.columns),
+                   inner = double(one.inner);
+      double const needed =
+          4 * 8 * double(ranks.size()) * std::max({rows * columns, rows * inner, inner * columns});
+      if (needed <= double(first.memory_bytes.value()) / 2) continue;
+      throw usage_error({"the product ", one.rows, " x ", one.columns, " x ", one.inner, " needs ",
+                         report::with_prefix(needed), "B of memory for the ",
+                         report::count_of(ranks.size(), "rank"), " of host ", first.host,
+                         ", which has ", bytes_text(first.memory_bytes.value()),
+                         "; leave it out, or start fewer ranks"});
+    }
+  }
+}
+
 PLAIT_DECL std::uint64_t stated_blas_threads() {
   for (char const* const name : {"OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS", "OMP_NUM_THREADS"})
     if (char const* const text = std::getenv(name); text != nullptr)
@@ -288,33 +332,10 @@ PLAIT_DECL ext::finding rank_missing(int rank, std::string const& problem,
 
 namespace report {
 
-/// Returns a number with three digits and a prefix: "66.2 G".
-inline std::string with_prefix(double value) {
-  static constexpr std::pair<double, char const*> prefixes[]{{1e15, "P"}, {1e12, "T"}, {1e9, "G"},
-                                                             {1e6, "M"},  {1e3, "k"},  {1, ""},
-                                                             {1e-3, "m"}, {1e-6, "u"}, {1e-9, "n"}};
-  for (auto const& [scale, prefix] : prefixes)
-    if (value >= scale || scale == 1e-9) {
-      char out[40];
-      double const scaled = value / scale;
-      std::snprintf(out, sizeof out,
-                    scaled < 9.995   ? "%.2f %s"
-                    : scaled < 99.95 ? "%.1f %s"
-                                     : "%.0f %s",
-                    scaled, prefix);
-      return out;
-    }
-  return "0 ";
-}
-
 inline void line(std::string& out, std::string_view head, std::string const& text) {
   std::string padded(head);
   padded.resize(std::max<std::size_t>(padded.size(), 22), ' ');
   out += concat({"  ", padded, " ", text, "\n"});
-}
-
-inline std::string count_of(std::size_t count, std::string_view noun) {
-  return concat({count, " ", noun, count == 1 ? "" : "s"});
 }
 
 /// Returns the speed of the fastest measured product of a type.
