@@ -64,10 +64,44 @@ TEST(turns, lost_time) {
 
 TEST(turns, sleeping_takes_its_time) {
   plait::ext::host_device device;
-  double const seconds =
-      doctor::seconds_of_work(device, {.turns = 3, .most_turns = 3, .seconds = 1e-3},
-                              [] { std::this_thread::sleep_for(std::chrono::milliseconds(2)); });
-  EXPECT_GE(seconds, 2e-3);
+  std::vector<int> calls(2);
+  auto const seconds = doctor::seconds_of_works(
+      device, {.turns = 3, .most_turns = 3, .seconds = 1e-3}, 2, [&](std::size_t i) {
+        ++calls[i];
+        std::this_thread::sleep_for(std::chrono::milliseconds(i == 0 ? 2 : 5));
+      });
+  ASSERT_EQ(seconds.size(), 2u);
+  EXPECT_GE(seconds[0], 2e-3);
+  EXPECT_GE(seconds[1], 5e-3);
+  EXPECT_EQ(calls, (std::vector{7, 7}));  // 4 to find the number of calls of a turn, and 3 turns
+}
+
+TEST(turns, a_disturbance_slows_down_one_turn_of_each_work) {
+  plait::ext::host_device device;
+  int done = 0;
+  auto const seconds = doctor::seconds_of_works(
+      device, {.turns = 5, .most_turns = 5, .seconds = 1e-5}, 20, [&](std::size_t) {
+        ++done;
+        bool const is_disturbed = done > 100 && done <= 120;  // the second turn of each work
+        std::this_thread::sleep_for(std::chrono::microseconds(is_disturbed ? 20000 : 100));
+      });
+  for (double const one : seconds) EXPECT_LT(one, 15e-3);
+}
+
+TEST(turns, ranks_have_equal_numbers_of_turns) {
+  plait::threads{}.run(mesh_of(2), [](auto& rank) {
+    doctor::rank_exchange exchange(rank);
+    std::vector<int> turns(2);
+    auto const seconds = doctor::seconds_together(
+        exchange, {.turns = 3, .most_turns = 6, .seconds = 1e-3}, 2, [&](std::size_t i) {
+          ++turns[i];
+          // On rank 1, the turns of work 1 differ.
+          return i == 1 && rank.world_rank() == 1 ? double(turns[i]) : 1.0;
+        });
+    EXPECT_EQ(turns, (std::vector{3, 6}));
+    EXPECT_EQ(seconds[0], 1.0);
+    EXPECT_EQ(seconds[1], rank.world_rank() == 1 ? 3.5 : 1.0);
+  });
 }
 
 // ---- Exchange

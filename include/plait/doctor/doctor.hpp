@@ -214,29 +214,28 @@ class doctor_run {
     }
   }
 
-  /// Measures again what the rules compare, and keeps the findings that are found again.
+  /// Measures again the speeds that the rules compare, and applies the rules to the better numbers.
   void measure_again(ext::mesh const& all) {
     std::vector<doctor_results> first;
     for (auto& one : ranks_of_process_) {
       first.push_back(one.results);
-      one.results.job.work.clear();
-      one.results.job.turns.clear();
-      one.results.job.use.clear();
-      one.results.job.links = {};
+      auto const hosts = one.results.job.hosts;
+      auto const cpus = one.results.job.cpus;
+      one.results.job = {.hosts = hosts, .cpus = cpus};
       one.results.of.element_types.clear();
       one.results.findings.clear();
     }
     measure_speeds(all, true);
     for (std::size_t i = 0; i < first.size(); ++i) {
-      auto& results = ranks_of_process_[i].results;
-      auto confirmed = ranks_of_process_[i].is_quiet
-                           ? ext::confirmed(first[i].findings, results.findings)
-                           : results.findings;
-      bool const is_quiet = results.of.quiet;
-      results = std::move(first[i]);
-      results.findings = std::move(confirmed);
-      results.of.quiet = is_quiet;
+      auto& one = ranks_of_process_[i];
+      auto const better = ext::better_of(first[i].job, one.results.job);
+      auto settings = std::move(one.results.settings);
+      one.results = std::move(first[i]);
+      one.results.settings = std::move(settings);
+      one.results.job = better;
+      one.results.findings.clear();
     }
+    judge();
   }
 
   // ---- Programs of a rank -----------------------------------------------------------------------
@@ -369,7 +368,7 @@ class doctor_run {
       shapes = {{32, 32, 32}};
     }
     auto limits = options_.full ? turn_limits{9, 27, 1e-2} : turn_limits{};
-    if (!options_.full) limits.repeat_until = seconds_now() + 10;
+    if (!options_.full) limits.repeat_until = seconds_now() + 7;
     auto& job = state.results.job;
     auto& of = state.results.of;
     auto& progress = progress_of(rank);
@@ -383,7 +382,7 @@ class doctor_run {
   void measure_collectives(rank_type& rank, exchange_type& exchange,
                            typename rank_type::communicator_type& group, ext::rank_group over) {
     collective_measurement<rank_type> of(rank, exchange, group);
-    of.measure(over, options_.full ? turn_limits{15, 15, 2e-2} : turn_limits{5, 5, 4e-3},
+    of.measure(over, options_.full ? turn_limits{15, 45, 2e-2} : turn_limits{5, 15, 4e-3},
                options_.full ? 10.0 : 0.05, progress_of(rank),
                state_of(rank).results.of.collectives);
   }

@@ -50,22 +50,26 @@ class collective_measurement {
   /// Measures sizes until a call takes longer than `most_seconds`, at least two sizes.
   void measure(ext::rank_group over, turn_limits const& limits, double most_seconds,
                doctor_progress& progress, std::vector<ext::machine::collective_times>& out) {
-    std::string const where = over == ext::rank_group::world  ? "all ranks"
-                              : over == ext::rank_group::host ? "the ranks of a host"
-                                                              : "one rank of each host";
+    progress.begin(over == ext::rank_group::world  ? "collectives of all ranks"
+                   : over == ext::rank_group::host ? "collectives of the ranks of each host"
+                                                   : "collectives of one rank of each host");
+    std::vector<measured_call> all;
     for (auto const kind :
          {collective::all_reduce, collective::all_gather, collective::reduce_scatter,
-          collective::all_to_all, collective::broadcast}) {
-      progress.begin(concat({to_string(kind), " of ", where}));
-      ext::machine::collective_times times{.kind = kind, .over = over, .ranks = ranks_};
-      for (std::size_t const bytes : collective_bytes) {
-        std::size_t const each = elements_of_block(bytes);
-        std::uint64_t const actual = each * ranks_ * sizeof(float);
-        if (!times.times.empty() && times.times.back().bytes >= actual) continue;
-        times.times.push_back({actual, seconds_of(limits, [&] { call(kind, each); })});
-        if (times.times.size() >= 2 && times.times.back().seconds > most_seconds) break;
-      }
-      out.push_back(std::move(times));
+          collective::all_to_all, collective::broadcast})
+      add_calls(kind, limits, most_seconds, all);
+    auto const seconds =
+        exchange_.of_all(seconds_together(exchange_, limits, all.size(), [&](std::size_t i) {
+          auto work = [&] { call(all[i].kind, all[i].each); };
+          return seconds_of_turn(device_, all[i].count, work) / all[i].count;
+        }));
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      if (out.empty() || out.back().over != over || out.back().kind != all[i].kind)
+        out.push_back({.kind = all[i].kind, .over = over, .ranks = ranks_});
+      std::vector<double> of_ranks;
+      for (auto const& one : seconds) of_ranks.push_back(one[i]);
+      out.back().times.push_back(
+          {all[i].each * ranks_ * sizeof(float), median_of(std::move(of_ranks))});
     }
   }
 
@@ -94,18 +98,30 @@ class collective_measurement {
     }
   }
 
-  template <class Work>
-  double seconds_of(turn_limits const& limits, Work work) {
-    exchange_.meet();
-    (void)seconds_of_turn(device_, 1, work);
-    double const once = exchange_.largest(seconds_of_turn(device_, 1, work));
-    int const calls = std::clamp(int(limits.seconds / std::max(once, 1e-9)), 1, 1000);
-    std::vector<double> turns;
-    for (int turn = 0; turn < limits.turns; ++turn) {
+  /// A collective with blocks of `each` elements, `count` times in a turn.
+  struct measured_call {
+    collective kind;
+    std::size_t each;
+    int count;
+  };
+
+  /// Adds the sizes of a kind of collective; all ranks add the same.
+  void add_calls(collective kind, turn_limits const& limits, double most_seconds,
+                 std::vector<measured_call>& all) {
+    std::size_t sizes = 0, last = 0;
+    for (std::size_t const bytes : collective_bytes) {
+      std::size_t const each = elements_of_block(bytes);
+      if (each == last) continue;
+      last = each;
+      auto work = [&] { call(kind, each); };
       exchange_.meet();
-      turns.push_back(seconds_of_turn(device_, calls, work) / calls);
+      (void)seconds_of_turn(device_, 1, work);
+      double const once = exchange_.largest(seconds_of_turn(device_, 3, work) / 3);
+      int const count =
+          std::clamp(static_cast<int>(limits.seconds / std::max(once, 1e-9)), 1, 1000);
+      all.push_back({kind, each, count});
+      if (++sizes >= 2 && once > most_seconds) break;
     }
-    return median_of(exchange_.of_all(median_of(std::move(turns))));
   }
 
   typename Rank::device_type& device_;

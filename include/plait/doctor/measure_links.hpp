@@ -9,7 +9,10 @@
 #include <utility>
 #include <vector>
 
+#include <thread>
+
 #include "plait/backend/communicator.hpp"
+#include "plait/core/clock.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/doctor/measured_job.hpp"
 #include "plait/doctor/pair_rounds.hpp"
@@ -53,14 +56,23 @@ class link_measurement {
     auto const ranks = static_cast<std::size_t>(exchange_.ranks());
     latencies.resize(ranks, std::vector<double>(ranks));
     bandwidths.resize(ranks, std::vector<double>(ranks));
-    std::vector<double> own(2 * ranks);  // latency to each rank, bandwidth to each rank
-    for (auto const& round : rounds) {
-      exchange_.meet();
-      int const partner = partner_in(round, exchange_.rank());
-      if (partner < 0) continue;
-      auto const [latency, bandwidth] = measure_pair(partner);
-      own[std::size_t(partner)] = latency;
-      own[ranks + std::size_t(partner)] = bandwidth;
+    std::vector<pair_times> pairs(ranks);
+    for (int pass = 0; pass < passes; ++pass) {
+      auto const begin = seconds_now();
+      for (auto const& round : rounds) {
+        exchange_.meet();
+        if (int const partner = partner_in(round, exchange_.rank()); partner >= 0)
+          measure_pair(partner, pairs[static_cast<std::size_t>(partner)]);
+      }
+      // A disturbance of a tenth of a second must not slow down most passes of a pair.
+      double const left = 0.03 - (seconds_now() - begin);
+      if (left > 0) std::this_thread::sleep_for(std::chrono::duration<double>(left));
+    }
+    std::vector<double> own;  // latency to each rank, bandwidth to each rank
+    for (auto const& one : pairs) own.push_back(median_of(one.latencies));
+    for (auto const& one : pairs) {
+      double const time = median_of(one.times), latency = median_of(one.latencies);
+      own.push_back(time > 0 ? double(message_bytes) / std::max(time - latency, time / 100) : 0);
     }
     exchange_.meet();
     auto const all = exchange_.of_all(own);
@@ -72,30 +84,32 @@ class link_measurement {
   }
 
  private:
-  static constexpr int turns = 7;
+  static constexpr int passes = 7;
 
-  /// Returns the latency to a partner and the bandwidth in the direction to it. Both ranks of the
-  /// pair call it.
-  std::pair<double, double> measure_pair(int partner) {
+  /// The measurements of a pair: the latency, and the time of a large message to the partner, in
+  /// each pass.
+  struct pair_times {
+    int count = 0;  ///< the number of small messages in a turn
+    std::vector<double> latencies{}, times{};
+  };
+
+  /// Measures a pair once. Both ranks of the pair call it.
+  void measure_pair(int partner, pair_times& of) {
     bool const first = exchange_.rank() < partner;
-    // The first rank chooses the number of messages of a turn, and sends it.
-    (void)seconds_of_messages(partner, first, 1, small_count);
-    double const once = std::max(1e-7, seconds_of_messages(partner, first, 2, small_count) / 2);
-    int const count = agree(partner, first, std::clamp(int(2e-3 / once), 1, 200));
-    std::vector<double> latencies;
-    for (int i = 0; i < turns; ++i)
-      latencies.push_back(seconds_of_messages(partner, first, count, small_count) / count / 2);
-    double const latency = median_of(std::move(latencies));
-    double bandwidth = 0;
-    for (bool const sends : {first, !first}) {
-      (void)seconds_of_messages(partner, sends, 1, large_.size());
-      std::vector<double> times;
-      for (int i = 0; i < turns; ++i)
-        times.push_back(seconds_of_messages(partner, sends, 1, large_.size()));
-      double const time = median_of(std::move(times));
-      if (sends) bandwidth = double(message_bytes) / std::max(time - latency, time / 100);
+    if (of.count == 0) {
+      // The first rank chooses the number of messages of a turn, and sends it.
+      for (bool const sends : {first, !first})
+        (void)seconds_of_messages(partner, sends, 1, large_.size());
+      (void)seconds_of_messages(partner, first, 1, small_count);
+      double const once = std::max(1e-7, seconds_of_messages(partner, first, 4, small_count) / 4);
+      of.count = agree(partner, first, std::clamp(int(2e-3 / once), 1, 2000));
     }
-    return {latency, bandwidth};
+    of.latencies.push_back(seconds_of_messages(partner, first, of.count, small_count) / of.count /
+                           2);
+    for (bool const sends : {first, !first}) {
+      double const time = seconds_of_messages(partner, sends, 1, large_.size());
+      if (sends) of.times.push_back(time);
+    }
   }
 
   static constexpr std::size_t small_count = 1;

@@ -63,9 +63,8 @@ class work_measurement {
     auto of_shapes = limits;
     of_shapes.seconds /= 2;  // there are hundreds of shapes
     exchange_.meet();
-    std::vector<double> seconds;
-    for (auto const& shape : shapes)
-      seconds.push_back(seconds_of_work(device_, of_shapes, [&] { operands.product(shape); }));
+    auto const seconds = seconds_of_works(device_, of_shapes, shapes.size(),
+                                          [&](std::size_t i) { operands.product(shapes[i]); });
     auto const of_ranks = exchange_.of_all(seconds);
     for (std::size_t i = 0; i < shapes.size(); ++i) {
       std::vector<double> speeds;
@@ -154,17 +153,21 @@ class work_measurement {
   /// speeds to `job`.
   void measure_probes(std::vector<probe> const& all, turn_limits const& limits,
                       ext::measured_job& job) {
-    std::vector<double> together, alone;
+    std::vector<int> calls;
+    for (auto const& one : all) calls.push_back(calls_in_turn(device_, limits, one.call));
     auto const begin = seconds_now();
-    for (auto const& one : all) {
-      exchange_.meet();
-      together.push_back(one.units / seconds_of_work(device_, limits, one.call));
-    }
-    double const taken = exchange_.largest(seconds_now() - begin);
-    exchange_.in_turn(turn_, turns_, taken, [&] {
-      for (auto const& one : all)
-        alone.push_back(one.units / seconds_of_work(device_, limits, one.call));
+    auto together = seconds_together(exchange_, limits, all.size(), [&](std::size_t i) {
+      return seconds_of_turn(device_, calls[i], all[i].call) / calls[i];
     });
+    double const taken = exchange_.largest(seconds_now() - begin);
+    std::vector<double> alone;
+    exchange_.in_turn(turn_, turns_, taken, [&] {
+      alone = seconds_of_works(device_, limits, all.size(), [&](std::size_t i) { all[i].call(); });
+    });
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      together[i] = all[i].units / together[i];
+      alone[i] = all[i].units / alone[i];
+    }
     auto const together_of_all = exchange_.of_all(together), alone_of_all = exchange_.of_all(alone);
     for (std::size_t i = 0; i < all.size(); ++i) {
       ext::measured_work work{.name = all[i].name};

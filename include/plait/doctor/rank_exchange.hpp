@@ -7,11 +7,12 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "plait/core/clock.hpp"
 #include "plait/core/namespaces.hpp"
-#include "plait/doctor/measured_job.hpp"
+#include "plait/doctor/turns.hpp"
 
 #include <thread>
 
@@ -106,5 +107,35 @@ class rank_exchange {
   Rank& rank_;
   typename Rank::device_type::arena room_{};
 };
+
+/// Returns the median seconds of turn(0), turn(1), up to turn(count - 1) on this rank. All ranks
+/// begin a turn at the same time, and have equal numbers of turns. turn(i) returns the seconds of
+/// one call.
+///
+/// All have one turn, then all have another one, and so on; see seconds_of_works.
+template <class Rank, class Turn>
+std::vector<double> seconds_together(rank_exchange<Rank>& exchange, turn_limits const& limits,
+                                     std::size_t count, Turn turn) {
+  std::vector<std::vector<double>> turns(count);
+  std::vector<double> goes_on(count, 1.0);
+  for (int done = 0; std::find(goes_on.begin(), goes_on.end(), 1.0) != goes_on.end();) {
+    for (std::size_t i = 0; i < count; ++i) {
+      if (goes_on[i] == 0) continue;
+      exchange.meet();
+      turns[i].push_back(turn(i));
+    }
+    if (++done < limits.turns) continue;
+    bool const may_repeat = done < limits.most_turns && seconds_now() < limits.repeat_until;
+    for (std::size_t i = 0; i < count; ++i)
+      if (!may_repeat || are_close(turns[i])) goes_on[i] = 0;
+    // A turn goes on for all ranks if it goes on for one.
+    auto const all = exchange.of_all(goes_on);
+    for (auto const& one : all)
+      for (std::size_t i = 0; i < count; ++i) goes_on[i] = std::max(goes_on[i], one[i]);
+  }
+  std::vector<double> out;
+  for (auto& own : turns) out.push_back(median_of(std::move(own)));
+  return out;
+}
 
 }  // namespace plait::detail::doctor

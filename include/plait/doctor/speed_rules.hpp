@@ -37,8 +37,8 @@ namespace plait::ext {
 ///   sends. Pairs of a host, of two hosts, or of a rank have one finding, as above. It says how
 ///   many ranks share the link: within a host, all ranks of these pairs; between hosts, the ranks
 ///   of these pairs on the host that has fewer of them, because each rank is in one pair at a time.
-/// - `unsteady`: a rank that loses more than 5 % of the time in turns that take longer than the
-///   median, or whose longest turn takes more than 1.5 medians.
+/// - `unsteady`: a rank that loses more than 10 % of the time in turns that take longer than the
+///   median.
 ///
 /// Example (tests/doctor/speed_rules_test.cpp speeds):
 ///     plait::ext::measured_job job;
@@ -55,16 +55,16 @@ namespace plait::ext {
 /// Threads: any.
 [[nodiscard]] [[gnu::cold]] std::vector<finding> check_speeds(measured_job const& of);
 
-/// Returns the findings of a second measurement that a first one had, too. The rules must have the
-/// same name, except that `slow-pair`, `slow-host` and `shared-link` count as one rule, because one
-/// pair more or less changes which of them applies. Of the two findings, one has at most as many
-/// ranks as the other, and more than half of its ranks must be in the other; thus a slow pair of
-/// ranks 2 and 5 does not confirm a slow pair of ranks 2 and 7. No ranks mean all ranks.
+/// Returns the better number of two measurements of a job for each rank and each pair. A rank or a
+/// link that is slow in the result was slow both times; a disturbance is in only one of them.
+///
+/// `a`, `b`: measurements of the same ranks. Work of which only one has numbers is taken from that.
+/// Of the turns of a rank, those that lost less time are better. Of the use of processors by
+/// others, the result has the greater.
 ///
 /// Errors:  std::bad_alloc.
 /// Threads: any.
-[[nodiscard]] [[gnu::cold]] std::vector<finding> confirmed(std::vector<finding> const& first,
-                                                           std::vector<finding> const& second);
+[[nodiscard]] [[gnu::cold]] measured_job better_of(measured_job const& a, measured_job const& b);
 
 /// Returns the pairs (sender, receiver) of ranks that were slow while all pairs sent, in ascending
 /// order. The rules need a measurement of these pairs while no other pair sends. `hosts` has the

@@ -149,26 +149,33 @@ PLAIT_DECL std::vector<ext::finding> unsteady(ext::measured_job const& of) {
   std::vector<ext::finding> out;
   for (std::size_t rank = 0; rank < of.turns.size(); ++rank) {
     auto const& [median, longest, lost] = of.turns[rank];
-    if (median <= 0 || (lost <= 0.05 && longest <= 1.5 * median)) continue;
+    if (median <= 0 || lost <= 0.1) continue;
     out.push_back(about_rank(of, rank, "unsteady"));
     out.back().measured =
         concat({"turns of equal work", on_cpus(of, rank), " take ", time_text(median),
                 " in the median and up to ", time_text(longest), ", and ", percent_text(lost),
                 " of the time is lost in longer turns"});
-    out.back().expected = "up to 1.5 medians, and at most 5 % lost";
+    out.back().expected = "at most 10 % lost";
     out.back().what_to_do = "look for other programs on its cpus, interrupts, or a changing clock";
   }
   return out;
 }
 
-PLAIT_DECL bool have_most_ranks_in_common(std::vector<int> const& a, std::vector<int> const& b) {
-  if (a.empty() || b.empty()) return true;
-  auto const& fewer = a.size() <= b.size() ? a : b;
-  auto const& more = a.size() <= b.size() ? b : a;
-  auto const common = std::count_if(fewer.begin(), fewer.end(), [&](int rank) {
-    return std::find(more.begin(), more.end(), rank) != more.end();
-  });
-  return static_cast<std::size_t>(2 * common) > fewer.size();
+// Takes over each number of `other` that is better, or that `best` does not have.
+PLAIT_DECL void take_better(std::vector<double>& best, std::vector<double> const& other,
+                            bool more_is_better) {
+  if (best.empty()) best = other;
+  for (std::size_t i = 0; i < std::min(best.size(), other.size()); ++i) {
+    bool const is_better = more_is_better ? other[i] > best[i] : other[i] < best[i];
+    if (other[i] > 0 && (best[i] <= 0 || is_better)) best[i] = other[i];
+  }
+}
+
+PLAIT_DECL void take_better(ext::machine::link_matrix& best, ext::machine::link_matrix const& other,
+                            bool more_is_better) {
+  if (best.empty()) best = other;
+  for (std::size_t i = 0; i < std::min(best.size(), other.size()); ++i)
+    take_better(best[i], other[i], more_is_better);
 }
 
 }  // namespace plait::detail::doctor
@@ -184,18 +191,31 @@ PLAIT_DECL std::vector<finding> check_speeds(measured_job const& of) {
   return out;
 }
 
-PLAIT_DECL std::vector<finding> confirmed(std::vector<finding> const& first,
-                                          std::vector<finding> const& second) {
-  auto const rule = [](std::string const& id) -> std::string_view {
-    return id == "slow-host" || id == "shared-link" ? "slow-pair" : std::string_view(id);
-  };
-  std::vector<finding> out;
-  for (auto const& again : second)
-    if (std::any_of(first.begin(), first.end(), [&](finding const& before) {
-          return rule(before.id) == rule(again.id) &&
-                 detail::doctor::have_most_ranks_in_common(before.ranks, again.ranks);
-        }))
-      out.push_back(again);
+PLAIT_DECL measured_job better_of(measured_job const& a, measured_job const& b) {
+  using detail::doctor::take_better;
+  auto out = a;
+  for (auto const& work : b.work) {
+    auto const same = std::find_if(out.work.begin(), out.work.end(),
+                                   [&](auto const& each) { return each.name == work.name; });
+    if (same == out.work.end()) {
+      out.work.push_back(work);
+      continue;
+    }
+    take_better(same->together, work.together, true);
+    take_better(same->alone, work.alone, true);
+  }
+  take_better(out.links.latency_seconds, b.links.latency_seconds, false);
+  take_better(out.links.bytes_per_second, b.links.bytes_per_second, true);
+  take_better(out.links.latency_alone_seconds, b.links.latency_alone_seconds, false);
+  take_better(out.links.bytes_alone_per_second, b.links.bytes_alone_per_second, true);
+  if (out.turns.empty()) out.turns = b.turns;
+  for (std::size_t i = 0; i < std::min(out.turns.size(), b.turns.size()); ++i)
+    if (b.turns[i].lost < out.turns[i].lost) out.turns[i] = b.turns[i];
+  if (out.use.empty()) out.use = b.use;
+  for (std::size_t i = 0; i < std::min(out.use.size(), b.use.size()); ++i)
+    if (b.use[i].others.is_known() &&
+        (!out.use[i].others.is_known() || b.use[i].others.value() > out.use[i].others.value()))
+      out.use[i] = b.use[i];
   return out;
 }
 

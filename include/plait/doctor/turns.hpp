@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <utility>
 #include <vector>
 
 #include "plait/core/clock.hpp"
@@ -45,24 +46,46 @@ double seconds_of_turn(Device& device, int count, Work& work) {
   return seconds_now() - begin;
 }
 
-/// Returns the number of calls of work() in a turn. Calls it twice: the first call may allocate.
+/// Returns the number of calls of work() in a turn, from the fastest of three calls after a first
+/// call, which may allocate.
 template <class Device, class Work>
 int calls_in_turn(Device& device, turn_limits const& limits, Work& work) {
   (void)seconds_of_turn(device, 1, work);
-  double const once = std::max(1e-9, seconds_of_turn(device, 1, work));
-  return std::clamp(static_cast<int>(std::min(1e6, limits.seconds / once)), 1, 1'000'000);
+  double once = 1e9;
+  for (int i = 0; i < 3; ++i) once = std::min(once, seconds_of_turn(device, 1, work));
+  return std::clamp(static_cast<int>(std::min(1e6, limits.seconds / std::max(once, 1e-9))), 1,
+                    1'000'000);
 }
 
-/// Returns the median seconds of a call of work().
+/// Returns the median seconds of work(0), work(1), up to work(count - 1). All works have one turn,
+/// then all have another one, and so on, so that a disturbance of a tenth of a second slows down
+/// one turn of many works and not all turns of one.
 template <class Device, class Work>
-double seconds_of_work(Device& device, turn_limits const& limits, Work work) {
-  int const count = calls_in_turn(device, limits, work);
-  std::vector<double> turns;
-  while (int(turns.size()) < limits.turns ||
-         (int(turns.size()) < limits.most_turns && seconds_now() < limits.repeat_until &&
-          !are_close(turns)))
-    turns.push_back(seconds_of_turn(device, count, work) / count);
-  return median_of(std::move(turns));
+std::vector<double> seconds_of_works(Device& device, turn_limits const& limits, std::size_t count,
+                                     Work work) {
+  std::vector<int> calls;
+  for (std::size_t i = 0; i < count; ++i) {
+    auto one = [&] { work(i); };
+    calls.push_back(calls_in_turn(device, limits, one));
+  }
+  std::vector<std::vector<double>> turns(count);
+  bool is_complete = count == 0;
+  while (!is_complete) {
+    is_complete = true;
+    for (std::size_t i = 0; i < count; ++i) {
+      auto& own = turns[i];
+      int const done = static_cast<int>(own.size());
+      if (done >= limits.turns &&
+          (done >= limits.most_turns || are_close(own) || seconds_now() >= limits.repeat_until))
+        continue;
+      auto one = [&] { work(i); };
+      own.push_back(seconds_of_turn(device, calls[i], one) / calls[i]);
+      is_complete = false;
+    }
+  }
+  std::vector<double> out;
+  for (auto& own : turns) out.push_back(median_of(std::move(own)));
+  return out;
 }
 
 }  // namespace plait::detail::doctor
