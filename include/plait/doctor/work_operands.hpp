@@ -60,10 +60,15 @@ class work_operands {
                                     sizes.batch * sizes.sequence * sizes.heads * 128});
     for (auto const& [rows, columns_of, inner, transposed] : shapes)
       largest = std::max({largest, rows * columns_of, rows * inner, inner * columns_of});
-    for (auto* const each : {&a_, &b_, &c_, &d_}) {
-      each->memory = device.allocate(largest * sizeof(T));
-      each->data = reinterpret_cast<T*>(each->memory.data());
-      queue().fill(T(0.01f), each->data, largest);
+    // The operands begin at different offsets in a page: some processors are slow at reading and
+    // writing at equal offsets in turn.
+    std::size_t const bytes = (largest * sizeof(T) + 4095) / 4096 * 4096 + 1088;
+    memory_ = device.allocate(4 * bytes);
+    auto* next = memory_.data();
+    for (T** const each : {&a_, &b_, &c_, &d_}) {
+      *each = reinterpret_cast<T*>(next);
+      queue().fill(T(0.01f), *each, largest);
+      next += bytes;
     }
     std::size_t const kept = std::max(2 * sizes.rows, sizes.batch * sizes.sequence * sizes.heads);
     kept_memory_ = device.allocate(kept * sizeof(kept_type));
@@ -75,38 +80,35 @@ class work_operands {
     using transposed = ext::transposed_operand;
     bool const a = of.transposed == transposed::a, b = of.transposed == transposed::b;
     queue().run(operation::matmul{},
-                ext::matrix<T const>{a_.data, a ? of.inner : of.rows, a ? of.rows : of.inner},
-                ext::matrix<T const>{b_.data, b ? of.columns : of.inner, b ? of.inner : of.columns},
-                ext::matrix<T>{c_.data, of.rows, of.columns}, ext::transposes{a, b}, false);
+                ext::matrix<T const>{a_, a ? of.inner : of.rows, a ? of.rows : of.inner},
+                ext::matrix<T const>{b_, b ? of.columns : of.inner, b ? of.inner : of.columns},
+                ext::matrix<T>{c_, of.rows, of.columns}, ext::transposes{a, b}, false);
   }
   void row_wise() const {
-    queue().run(operation::layer_norm{}, ext::matrix<T const>{a_.data, sizes.rows, columns},
-                ext::matrix<T const>{b_.data, 1, columns},
-                ext::matrix<T const>{b_.data, 1, columns},
-                ext::matrix<T>{c_.data, sizes.rows, columns},
+    queue().run(operation::layer_norm{}, ext::matrix<T const>{a_, sizes.rows, columns},
+                ext::matrix<T const>{b_, 1, columns}, ext::matrix<T const>{b_, 1, columns},
+                ext::matrix<T>{c_, sizes.rows, columns},
                 ext::matrix<kept_type>{kept_, sizes.rows, 2}, 1e-5);
   }
   void attention(std::size_t head_width) const {
     std::size_t const rows = sizes.batch * sizes.sequence, width = sizes.heads * head_width;
     ext::attention_shape const shape{sizes.sequence, sizes.batch, sizes.heads, head_width};
-    auto const operand = [&](auto const& from) {
-      return ext::matrix<T const>{from.data, rows, width};
-    };
+    auto const operand = [&](T const* from) { return ext::matrix<T const>{from, rows, width}; };
     queue().prepare(operation::attention{}, operand(a_), shape);
     queue().run(operation::attention{}, operand(a_), operand(b_), operand(d_),
-                ext::matrix<T>{c_.data, rows, width},
-                ext::matrix<kept_type>{kept_, rows, sizes.heads}, shape);
+                ext::matrix<T>{c_, rows, width}, ext::matrix<kept_type>{kept_, rows, sizes.heads},
+                shape);
   }
   void optimizer_step() const { queue().adamw(arena_, ext::adamw_constants{}, numbers_); }
   /// Returns the first elements of the result of the last product, layer or attention.
   [[nodiscard]] std::vector<T> result(std::size_t count) const {
     std::vector<T> out(count);
     device_.synchronize();
-    device_.download(c_.data, out.data(), count * sizeof(T));
+    device_.download(c_, out.data(), count * sizeof(T));
     device_.synchronize();
     return out;
   }
-  void smallest_operation() const { queue().fill(T(0.01f), c_.data, 1); }
+  void smallest_operation() const { queue().fill(T(0.01f), c_, 1); }
 
   /// The floating-point operations of a causal attention: for each query and each key that it sees,
   /// a multiplication and an addition for each element of a head, in both products.
@@ -128,11 +130,6 @@ class work_operands {
   using kept_type = accumulate_t<T>;
   using parameter = accumulate_t<T>;
   using arena_type = ext::optimizer_arena<parameter, parameter, T>;
-  template <class Element>
-  struct block {
-    typename Device::arena memory{};
-    Element* data = nullptr;
-  };
 
   [[nodiscard]] auto queue() const { return device_.on(stream::compute); }
 
@@ -166,8 +163,8 @@ class work_operands {
   }
 
   Device& device_;
-  block<T> a_, b_, c_, d_;
-  typename Device::arena kept_memory_{}, states_{}, copies_{}, fixed_{};
+  typename Device::arena memory_{}, kept_memory_{}, states_{}, copies_{}, fixed_{};
+  T *a_ = nullptr, *b_ = nullptr, *c_ = nullptr, *d_ = nullptr;
   kept_type* kept_ = nullptr;
   ext::adamw_numbers* numbers_ = nullptr;
   arena_type arena_{};
