@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <functional>
 #include <string>
@@ -52,7 +53,7 @@ class work_operands {
   static constexpr bool is_processor = std::is_same_v<typename Device::memory, ext::host_memory>;
   static constexpr work_sizes sizes = is_processor ? sizes_on_processor : sizes_on_gpu;
   static constexpr std::size_t columns = 1024;
-  static constexpr std::size_t head_widths[]{64, 128};
+  static constexpr std::array<std::size_t, 2> head_widths{64, 128};
 
   /// `shapes`: the products that product() will be called with.
   work_operands(Device& device, std::vector<ext::product_shape> const& shapes) : device_(device) {
