@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// test: libs=doctor timeout=300 seconds=25
+// test: libs=doctor timeout=300 seconds=25 optimise
 #include "plait/doctor/doctor.hpp"
 
 #include <gtest/gtest.h>

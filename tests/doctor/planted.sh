@@ -55,7 +55,7 @@ busy_loop() {
   # Without an external program, so that the name of the process is the shell's.
   taskset -c "${cpus[1]}" sh -c 'while :; do :; done' &
   loop=$!
-  doctor 1 "${start[@]}" ./bound --only memory,settings
+  doctor 1 "${start[@]}" ./bound --only links,settings
   kill "$loop" && wait "$loop" 2>/dev/null
   finds busy-cpu "rank 1 \(host .*\): .*process $loop .*cpu ${cpus[1]}"
   finds_no busy-cpu 'ranks? 0'
@@ -63,7 +63,7 @@ busy_loop() {
   grep -q 'not quiet' out || complain "it does not say that the machine is not quiet"
 
   what="$backend, no busy loop"
-  doctor 01 "${start[@]}" ./bound --only memory,settings
+  doctor 01 "${start[@]}" ./bound --only links,settings
   finds_no busy-cpu ''
 }
 
@@ -103,11 +103,11 @@ faults() {
   rm -f pid.*
   (
     for ((tries = 0; tries < 1000; ++tries)); do [[ ! -s pid.1 ]] || break; sleep 0.01; done
-    sleep 1.5
+    sleep 1
     kill -KILL "$(cat pid.1)"
   ) &
   local begin=$SECONDS
-  doctor 3 "${start[@]}" ./bound --only memory
+  doctor 3 "${start[@]}" ./bound --only links --full
   wait $!
   ((SECONDS - begin < 40)) || complain "it took $((SECONDS - begin)) s"
   # mpirun may end before a rank that it has killed.
@@ -129,7 +129,7 @@ quota() {
     return 0
   fi
   sh -c 'echo $$ >"$0/cgroup.procs" && shift 0 && exec "$@"' "$group" "$root/scripts/doctor" -n 2 \
-    --program "$threads" --only memory,settings >out 2>err </dev/null
+    --program "$threads" --only links,settings >out 2>err </dev/null
   local code=$?
   sleep 0.2
   rmdir "$group" 2>/dev/null || echo "planted.sh: cannot remove $group" >&2
