@@ -178,7 +178,7 @@ measured_job healthy_job(std::size_t hosts = 2) {
   for (std::size_t rank = 0; rank < 8; ++rank) {
     out.hosts.emplace_back(1, static_cast<char>('a' + rank / each_host));
     out.cpus.push_back({rank % each_host});
-    out.turns.push_back({.median_seconds = 2e-3, .longest_seconds = 2.4e-3, .lost = 0.02});
+    out.turns.push_back({.median_seconds = 0.05, .longest_seconds = 0.06, .lost = 0.02});
     out.use.push_back({.others = 0.01, .cpus = 1});
     for (std::size_t other = 0; other < 8; ++other) {
       if (other == rank) continue;
@@ -238,7 +238,7 @@ measured_fault const measured_faults[]{
      }},
     {"unsteady",
      [](measured_job& job) {
-       job.turns[6] = {.median_seconds = 2e-3, .longest_seconds = 9e-3, .lost = 0.11};
+       job.turns[6] = {.median_seconds = 0.05, .longest_seconds = 0.14, .lost = 0.11};
      }},
     {"busy-cpu", [](measured_job& job) {
        job.use[2] = {
@@ -292,8 +292,7 @@ std::string example_of_report() {
   machine.element_types = {type};
   machine.memory_bytes_per_second = 1.1e10;
   machine.link_within_host = {.latency_seconds = 9e-6, .bytes_per_second = 4.1e9};
-  machine.link_between_hosts = {
-      .latency_seconds = 4.1e-5, .bytes_per_second = 1.18e9, .shared_by = 2};
+  machine.link_between_hosts = {.latency_seconds = 4.1e-5, .bytes_per_second = 1.18e9};
   machine.link_latency_seconds.assign(4, std::vector<double>(4));
   machine.link_bytes_per_second = machine.link_latency_seconds;
   for (std::size_t from = 0; from < 4; ++from)
@@ -303,7 +302,7 @@ std::string example_of_report() {
       machine.link_latency_seconds[from][to] = is_within ? 9e-6 : 4.1e-5;
       machine.link_bytes_per_second[from][to] = is_within ? from < 2 ? 4.1e9 : 2.2e9 : 1.18e9;
     }
-  machine.collectives = {{.ranks = 4, .times = {{8, 1.1e-4}, {64 * mib, 0.13}}}};
+  machine.collectives = {{.ranks = 4, .times = {{16, 1.1e-4}, {64 * mib, 0.13}}}};
   return plait::detail::doctor::report_text(of, {}, 1);
 }
 

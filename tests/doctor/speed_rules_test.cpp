@@ -147,8 +147,7 @@ TEST(SlowTogether, FindsAHost) {
     EXPECT_EQ(found[0].ranks, expected);
     EXPECT_EQ(found[0].host, "a");
     EXPECT_EQ(found[0].measured,
-              "products of float at 0.4 of the speed of a rank that works alone in the slowest "
-              "rank");
+              "products of float at 0.4 of the speed that the slowest rank has alone");
   }
   auto job = planted::speeds(8, 4);
   for (auto& each : job.work[0].alone) each *= 2;

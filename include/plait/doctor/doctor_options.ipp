@@ -267,19 +267,19 @@ PLAIT_DECL std::string_view doctor_help() {
   return R"(plait-doctor checks and measures the machines of a job: settings, products, memory and links.
 Start it as you start the job, with the same launcher and the same number of ranks.
   --quick               the default: at most 20 s for 2 ranks, 60 s for 8
-  --full                more sizes and more turns
-  --only PART,PART,...  some of products,memory,links,settings (all)
-  --products FILE       further products, a line 'ROWS COLUMNS INNER none|a|b' for each; the last
-                        word is the transposed operand, and # begins a comment
-  --store FILE          write the measurements: a machine file
+  --full                larger sizes, and more turns of each measurement
+  --only PART,PART,...  measure or check only some of products,memory,links,settings (all)
+  --products FILE       measure further products, a line 'ROWS COLUMNS INNER none|a|b' for each;
+                        the last word is the transposed operand, and # begins a comment
+  --store FILE          write the measurements into a machine file
   --compare FILE        compare the measurements with an earlier machine file
   --svg FILE            draw the links (SVG)
   --name NAME           the name of the machine in the machine file (the name of rank 0's host)
-  --json                print findings as JSON
-  --strict              notes also have the exit code 1
-  --timeout SECONDS     after which a rank waits no longer for others, 1 to 86400 (30)
-  -n N                  the number of ranks of the backends threads and cuda (what fits); for
-                        processes the launcher decides
+  --json                print the report as JSON
+  --strict              end with exit code 1 also if there are only notes
+  --timeout SECONDS     the time that a process waits for the others, 1 to 86400 (30)
+  -n N                  the number of ranks that are threads (one for each processor) or GPUs (all);
+                        for processes the launcher decides
   --help                print this
 Exit codes: 0 nothing was found, or only notes; 1 something is slower than it should be; 2 wrong
 options or files; 3 a job would fail or hang here, or a rank did not come.

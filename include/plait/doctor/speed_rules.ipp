@@ -130,16 +130,15 @@ PLAIT_DECL std::vector<ext::finding> slow_together(ext::measured_job const& of) 
   for (auto& host : hosts) {
     std::sort(host.ranks.begin(), host.ranks.end());
     host.ranks.erase(std::unique(host.ranks.begin(), host.ranks.end()), host.ranks.end());
-    out.push_back({.id = "slow-together",
-                   .severity = ext::finding_severity::slow,
-                   .ranks = std::move(host.ranks),
-                   .host = host.name,
-                   .measured = concat(
-                       {work_text(std::move(host.slow), "the speed of a rank that works alone"),
-                        " in the slowest rank"}),
-                   .expected = "at least 0.9",
-                   .what_to_do = "ranks of the host share memory, caches, cpus or power; bind each "
-                                 "rank to its own cpus, or use fewer ranks on this host"});
+    out.push_back(
+        {.id = "slow-together",
+         .severity = ext::finding_severity::slow,
+         .ranks = std::move(host.ranks),
+         .host = host.name,
+         .measured = work_text(std::move(host.slow), "the speed that the slowest rank has alone"),
+         .expected = "at least 0.9",
+         .what_to_do = "ranks of the host share memory, caches, cpus or power; bind each "
+                       "rank to its own cpus, or use fewer ranks on this host"});
   }
   std::sort(out.begin(), out.end(), [](auto const& a, auto const& b) { return a.ranks < b.ranks; });
   return out;
