@@ -53,7 +53,7 @@ outcome run_once(planted_threads const& backend, doctor_options const& options) 
   return out;
 }
 
-/// Runs plait-doctor up to three times, until no other process was busy meanwhile.
+/// Runs plait-doctor up to three times, until no other process has disturbed a run.
 outcome run(planted_threads const& backend, doctor_options const& options) {
   outcome out;
   for (int i = 0; i < 3; ++i) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // test: libs=doctor
-// The parts of plait-doctor that measure and exchange numbers.
+// The parts of plait-doctor that measure, exchange and summarize numbers.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -34,8 +34,7 @@ plait::ext::mesh mesh_of(int ranks) {
   return out;
 }
 
-// ---- Turns
-// ---------------------------------------------------------------------------------------
+// ---- Turns --------------------------------------------------------------------------------------
 
 TEST(turns, median) {
   EXPECT_EQ(doctor::median_of({}), 0);
@@ -55,7 +54,7 @@ TEST(turns, lost_time) {
   EXPECT_EQ(steady.median_seconds, 0.05);
   EXPECT_EQ(steady.longest_seconds, 0.05);
   EXPECT_EQ(steady.lost, 0);
-  turns[7] = turns[8] = 0.55;  // 1 s in 6 s
+  turns[7] = turns[8] = 0.55;  // 0.5 s longer each: 1 s of 6 s is lost
   auto const unsteady = doctor::turns_of(turns);
   EXPECT_EQ(unsteady.median_seconds, 0.05);
   EXPECT_EQ(unsteady.longest_seconds, 0.55);
@@ -104,8 +103,7 @@ TEST(turns, ranks_have_equal_numbers_of_turns) {
   });
 }
 
-// ---- Exchange
-// ------------------------------------------------------------------------------------
+// ---- Exchange -----------------------------------------------------------------------------------
 
 TEST(rank_exchange, numbers_and_texts_of_all_ranks) {
   plait::threads{}.run(mesh_of(3), [](auto& rank) {
@@ -133,8 +131,7 @@ TEST(rank_exchange, use_of_processors) {
   EXPECT_THROW((void)plait::ext::processor_use_from_text("2;x"), plait::input_error);
 }
 
-// ---- Work
-// ----------------------------------------------------------------------------------------
+// ---- Work ---------------------------------------------------------------------------------------
 
 TEST(usual_products, have_64_shapes_of_each_kind) {
   for (bool const full : {false, true}) {
@@ -171,9 +168,9 @@ TYPED_TEST(work_operands, products_multiply) {
 TYPED_TEST(work_operands, layers_compute) {
   plait::ext::host_device device;
   doctor::work_operands<plait::ext::host_device, TypeParam> operands(device, {});
-  operands.row_wise();  // equal values have the norm 0, to which beta is added
+  operands.row_wise();  // the normalized elements of equal values are 0, and 0.01 is added
   for (auto const each : operands.result(100)) EXPECT_NEAR(double(each), 0.01, 1e-4);
-  operands.attention(64);  // a mean of equal values
+  operands.attention(64);  // a weighted mean of equal values
   for (auto const each : operands.result(100)) EXPECT_NEAR(double(each), 0.01, 1e-4);
   operands.optimizer_step();
   operands.smallest_operation();
@@ -184,8 +181,7 @@ TEST(mean_of_ranks, is_the_geometric_mean) {
   EXPECT_NEAR(doctor::mean_of_ranks({3, 3, 3}), 3, 1e-12);
 }
 
-// ---- Links
-// ---------------------------------------------------------------------------------------
+// ---- Links --------------------------------------------------------------------------------------
 
 TEST(link_measurement, measures_the_pairs_of_its_rounds) {
   plait::threads{}.run(mesh_of(3), [](auto& rank) {
@@ -206,8 +202,7 @@ TEST(link_measurement, measures_the_pairs_of_its_rounds) {
   });
 }
 
-// ---- Results
-// -------------------------------------------------------------------------------------
+// ---- Results ------------------------------------------------------------------------------------
 
 TEST(doctor_results, ranks_of_each_host) {
   using hosts = std::vector<std::string>;
@@ -232,7 +227,8 @@ TEST(doctor_results, links_that_ranks_share) {
   links.bytes_per_second.assign(4, std::vector<double>(4, 5e9));
   for (std::size_t i = 0; i < 4; ++i)
     links.latency_seconds[i][i] = links.bytes_per_second[i][i] = 0;
-  // Alone, a pair within a host has as much, and a pair between hosts twice as much.
+  // While no other pair sends, a pair within a host has the same bandwidth, and a pair between
+  // hosts has twice the bandwidth.
   links.latency_alone_seconds.assign(4, std::vector<double>(4));
   links.bytes_alone_per_second.assign(4, std::vector<double>(4));
   links.latency_alone_seconds[0][1] = links.latency_alone_seconds[0][2] = 2e-6;

@@ -20,8 +20,8 @@ using plait::detail::doctor::partner_in;
 using plait::detail::doctor::rounds_of_job;
 using plait::detail::doctor::tournament;
 
-/// Returns all pairs of the rounds, and checks that no rank is in two pairs of a round and that no
-/// pair is repeated.
+/// Returns all pairs of the rounds. Checks that no rank is in two pairs of a round, that no pair
+/// meets twice, and that partner_in() finds both ranks of each pair.
 std::set<std::pair<int, int>> pairs_of(std::vector<pair_round> const& rounds) {
   std::set<std::pair<int, int>> out;
   for (auto const& round : rounds) {
@@ -38,6 +38,7 @@ std::set<std::pair<int, int>> pairs_of(std::vector<pair_round> const& rounds) {
   return out;
 }
 
+/// Returns the host of each rank, for hosts h0, h1 and so on with these numbers of ranks.
 std::vector<std::string> hosts_of(std::vector<int> const& ranks) {
   std::vector<std::string> out;
   for (std::size_t host = 0; host < ranks.size(); ++host)

@@ -21,13 +21,13 @@
 
 namespace plait_test {
 
-/// The faults of links between the ranks of planted_threads.
+/// The faults of links between the ranks of planted_threads: slow messages, and a lost rank.
 struct link_faults {
   /// Returns true if the link between two ranks of the job has the faults.
   std::function<bool(int, int)> are_between = [](int, int) { return false; };
-  std::chrono::microseconds delay{0};  ///< added to each message
-  bool half_bandwidth = false;         ///< a message takes twice as long
-  /// If not null, called at each message; it may throw, as a backend does that has lost a rank.
+  std::chrono::microseconds delay{0};  ///< added to the time of each message
+  bool half_bandwidth = false;         ///< true if messages above 4096 bytes take twice as long
+  /// The sender calls it at each message. It may throw, as a backend does that has lost a rank.
   std::function<void()> at_message = [] {};
 };
 
@@ -66,10 +66,11 @@ class planted_communicator : public plait::ext::communicator_calls<planted_commu
   std::shared_ptr<link_faults const> faults_;
 };
 
-/// A backend whose ranks are threads, on hosts with planted names and with planted faults.
+/// A backend whose ranks are threads, which pretend to be on several hosts, and whose links have
+/// planted faults.
 struct planted_threads {
   int data_ranks = 0;
-  std::vector<std::string> hosts{};  ///< one for each rank; empty: not known
+  std::vector<std::string> hosts{};  ///< the host of each rank; empty: all ranks on this host
   std::shared_ptr<link_faults const> faults = std::make_shared<link_faults>();
 
   using concept_tag = plait::ext::backend_tag;

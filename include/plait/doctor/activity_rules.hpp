@@ -10,11 +10,12 @@
 
 namespace plait::ext::activity_rules {
 
-/// Finds ranks of whose processors others than the job used more than 5 % during the measurements:
-/// other processes, or the hypervisor's other virtual machines. The finding names the processes
-/// and, if a kind of work was below 0.9 of the median of all ranks, the slowest one.
+/// Finds ranks with busy processors: others than the job, which are other processes or other
+/// virtual machines of the hypervisor, used more than 5 % of them during the measurements. The
+/// finding names the processes. If ranks had less than 0.9 of the median of all ranks at a kind of
+/// work, it also names the slowest kind.
 ///
-/// Ranks that share processors are one finding. If the use is unknown, the result is a note with
+/// Ranks that share processors have one finding. If the use is unknown, the result has a note with
 /// the reason.
 ///
 /// Errors:  none except std::bad_alloc. Ranks without an entry in `measured_job::use` give no
@@ -26,8 +27,8 @@ namespace plait::ext::activity_rules {
 
 namespace plait::ext {
 
-/// Returns true if the use of every rank's processors by others is known and at most 5 %, so that
-/// the measurements are the speeds of an idle machine.
+/// Returns true if, for every rank, the use of its processors by others is known and at most 5 %.
+/// The measured speeds are then the speeds of a machine on which nothing else runs.
 [[nodiscard]] bool is_quiet(measured_job const& of);
 
 }  // namespace plait::ext

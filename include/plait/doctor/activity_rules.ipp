@@ -19,7 +19,7 @@
 
 namespace plait::detail::doctor {
 
-// The part of the processors that others may use.
+// The part of a rank's processors that others may use without a finding.
 inline constexpr double most_use = 0.05;
 
 // Returns the reason why the use of a rank's processors is unknown; "" if it is known.
@@ -55,8 +55,9 @@ PLAIT_DECL std::string host_of(measured_job const& job, std::size_t rank) {
   return rank < job.hosts.size() ? job.hosts[rank] : std::string();
 }
 
-// Joins the busy ranks of a host that have the same use. Ranks that do not share processors may
-// have the same use by chance, so a set has no more processors than its use.
+// Joins the busy ranks of a host that share processors: use_between() gives them the same use.
+// Ranks that do not share processors may have the same use by chance. They are not joined, because
+// together they have more processors than their use counts.
 PLAIT_DECL std::vector<busy_ranks> sets_of_busy_ranks(measured_job const& job) {
   std::vector<busy_ranks> out;
   for (std::size_t rank = 0; rank < job.use.size(); ++rank) {
@@ -83,8 +84,8 @@ PLAIT_DECL std::string number_text(double of) {
   return text;
 }
 
-// Names the kind of work in which one of the ranks is slowest, relative to the median of all ranks;
-// returns "" if all of them have at least 0.9 of the median.
+// Returns text about the kind of work in which one of the ranks is slowest, relative to the median
+// of all ranks of the job; "" if all of them have at least 0.9 of the median.
 PLAIT_DECL std::string slowest_work(measured_job const& job,
                                     std::vector<std::size_t> const& ranks) {
   double lowest = least_work_share;

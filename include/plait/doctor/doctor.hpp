@@ -40,11 +40,12 @@
 
 namespace plait::ext {
 
-/// A backend for plait-doctor: its name in the machine file, and the facts about a rank that only a
-/// program of this backend knows.
+/// A backend for plait-doctor: its name in the machine file, and a function that adds the facts
+/// about a rank that only a program of this backend knows.
 ///
-/// Syntax: `facts(rank, request)` fills in the versions of the libraries that the backend uses, and
-///         the rank's GPU.
+/// Syntax: `facts(rank, request)` is called on each rank. It fills in the members of the
+///         settings_request that describe the backend: the versions of its libraries, and the
+///         rank's GPU.
 template <class Backend, class Facts>
 struct doctor_backend {
   std::string name{};
@@ -61,8 +62,9 @@ namespace plait::detail::doctor {
 /// One run of plait-doctor with a backend.
 ///
 /// Each phase is a launch of all ranks, because the groups and the streams of a launch are fixed.
-/// Each rank measures and gathers what all ranks have measured, so that all ranks have equal
-/// results, apply the same rules to them, and end with the same exit code.
+/// In each phase, a rank measures, and gathers the measurements of all ranks. So all ranks have
+/// equal results and equal findings, and each process knows without a message which phase is next.
+/// Rank 0 sends its exit code to all processes.
 template <class Backend, class Facts>
 class doctor_run {
   using rank_type = typename Backend::rank_type;
@@ -93,12 +95,13 @@ class doctor_run {
     return code_;
   }
 
-  /// Returns the results after run(): of rank 0, if it runs in this process.
+  /// Returns the results after run(): the results of rank 0 if it runs in this process, else the
+  /// results of the process's own rank.
   [[nodiscard]] doctor_results const& results() { return own_state().results; }
 
  private:
   /// The results and the first settings of a rank. A process has an element for each rank of the
-  /// job, of which it uses only its own ranks.
+  /// job, and uses only the elements of its own ranks.
   struct rank_state {
     doctor_results results{};
     std::optional<ext::host_settings> at_begin{};
@@ -123,7 +126,7 @@ class doctor_run {
   [[nodiscard]] rank_state& state_of(rank_type& rank) {
     return ranks_of_process_[static_cast<std::size_t>(rank.world_rank())];
   }
-  /// Returns the results of a rank of this process: of rank 0, if it runs here.
+  /// Returns the state of the first rank that runs in this process: rank 0 if it runs here.
   [[nodiscard]] rank_state& own_state() {
     for (auto& one : ranks_of_process_)
       if (one.at_begin) return one;
@@ -154,7 +157,8 @@ class doctor_run {
     });
   }
 
-  /// Launches a program on all ranks. `doing` describes it, for a message about a failure.
+  /// Launches a program on all ranks. `doing` describes the time of the launch, for a message about
+  /// a failure: "while links were measured".
   template <class With>
   void launch(With const& with, ext::mesh_groups const& groups, std::string_view doing,
               std::function<void(rank_type&)> const& program) {
@@ -162,7 +166,8 @@ class doctor_run {
     with.run(groups, program);
   }
 
-  /// Measures everything once, and leaves the findings about speeds in the results.
+  /// Measures all parts that the options select, and adds the findings about speeds to the results.
+  /// `again`: true for a second measurement, which has only the parts that rules compare.
   void measure_speeds(ext::mesh const& all, bool again) {
     bool const works = only_.products || only_.memory;
     bool const has_links = only_.links && ranks_ > 1;
@@ -201,7 +206,7 @@ class doctor_run {
     judge();
   }
 
-  /// Applies the rules about speeds. All ranks have equal results, so they all find the same.
+  /// Applies the rules about speeds. All ranks have equal results, so they have equal findings.
   void judge() {
     for (auto& one : ranks_of_process_) {
       if (!one.at_begin) continue;
@@ -214,7 +219,8 @@ class doctor_run {
     }
   }
 
-  /// Measures again the speeds that the rules compare, and applies the rules to the better numbers.
+  /// Measures the speeds that the rules compare a second time, and applies the rules to the better
+  /// number of both measurements for each rank and each pair; see better_of().
   void measure_again(ext::mesh const& all) {
     std::vector<doctor_results> first;
     for (auto& one : ranks_of_process_) {
@@ -257,7 +263,7 @@ class doctor_run {
     require_room(state.more_products, state.results.settings);
     describe(state.results, options_, of_.name);
     if (!only_.products && !only_.memory && !only_.links && only_.settings) {
-      // Counters, such as the counters of a quota, need some time to count.
+      // No measurement takes time here, so wait until the counters of quotas have counted.
       std::this_thread::sleep_for(std::chrono::milliseconds(500));
       finish_settings(rank, exchange);
     }
@@ -268,7 +274,7 @@ class doctor_run {
     for (auto const& text : exchange.of_all(ext::to_text(own)))
       state.results.settings.push_back(ext::settings_from_text(text));
   }
-  /// Reads the settings again, so that counters count the time of the measurement.
+  /// Reads the settings again, so that counters have counted since begin().
   void finish_settings(rank_type& rank, exchange_type& exchange) {
     auto& state = state_of(rank);
     auto own = read_settings(rank);
@@ -286,9 +292,10 @@ class doctor_run {
     of_.facts(rank, request);
     return ext::read_host_settings(files_, request);
   }
-  /// Returns the facts about the BLAS library. A launch sets one thread, so the number of threads
-  /// is 1 unless the user's environment states another number, which products outside of a launch
-  /// have.
+  /// Returns the facts about the BLAS library, with the number of threads that the environment
+  /// states; see stated_blas_threads(). The library's own number says nothing about the user's
+  /// setting: if the user has set nothing, it is the number of processors, and a launch sets it to
+  /// 1 for each rank.
   [[nodiscard]] static ext::blas_facts blas_of_job() {
     auto out = ext::blas_facts::of_program();
     if (out.threads.is_known()) out.threads = stated_blas_threads();
@@ -300,7 +307,8 @@ class doctor_run {
     return name;
   }
 
-  /// Measures by `measure`, and how much others used the processors of the ranks meanwhile.
+  /// Calls `measure`, and measures how much others use the processors of the ranks meanwhile. Then
+  /// reads the settings again.
   template <class Measure>
   void watch(rank_type& rank, Measure measure) {
     auto& state = state_of(rank);
@@ -308,7 +316,7 @@ class doctor_run {
     auto const begin = seconds_now();
     auto const before = ext::read_host_activity(files_);
     measure(exchange);
-    // In a shorter time, a tick more or less would decide if others use more than 5 %.
+    // In a shorter time, a tick more or less would decide whether others use more than 5 %.
     double const left = 1.2 - (seconds_now() - begin);
     if (left > 0) std::this_thread::sleep_for(std::chrono::duration<double>(left));
     exchange.meet();
@@ -322,13 +330,13 @@ class doctor_run {
       if (one.host != settings[own].host) continue;
       auto& place = places.emplace_back();
       place.process = one.process;
-      // Without processors the use is unknown, as it is if this rank cannot see the other's
-      // process.
+      // A place without processors makes the use unknown. So does a process that this rank cannot
+      // see, because the process is in another pid name space.
       if (one.cpus.is_known() && one.pid_namespace == settings[own].pid_namespace)
         place.cpus = one.cpus.value();
     }
-    // All ranks of a host take the numbers of its first rank, since their snapshots differ a
-    // little.
+    // All ranks of a host use the numbers from the snapshots of its first rank. Snapshots of other
+    // ranks would differ a little, and ranks that share processors would have unequal numbers.
     std::vector<std::vector<ext::processor_use>> of_first;
     auto const use = ext::use_between(before, after, places);
     for (auto const& text : exchange.of_all(numbers[own] == 0 ? ext::to_text(use) : std::string()))
@@ -343,7 +351,7 @@ class doctor_run {
     keep_busier(state.results.job.use, std::move(of_ranks));
     finish_settings(rank, exchange);
   }
-  /// Keeps, of each rank, the phase in which others used more.
+  /// Keeps for each rank the use of the phase in which others used most.
   static void keep_busier(std::vector<ext::processor_use>& all,
                           std::vector<ext::processor_use> now) {
     if (all.empty()) return std::swap(all, now);
@@ -410,7 +418,7 @@ class doctor_run {
 
   // ---- Reports ----------------------------------------------------------------------------------
 
-  /// Prints the report, writes files, and returns the exit code.
+  /// Prints the report, writes the files, and returns the exit code: 2 if a file cannot be written.
   int report() {
     auto& results = own_state().results;
     int const code = ext::exit_code_of(results.findings, options_.strict);
@@ -427,10 +435,11 @@ class doctor_run {
     return code;
   }
 
-  /// Reports a job that has failed, with everything that was found before. Each process prints the
-  /// failure, because rank 0 may be the rank that is missing.
+  /// Reports a job that has failed, with all results from before the failure, and returns 3.
+  /// `rank`: the rank that is missing, or -1 if it is unknown. Each process prints the failure,
+  /// because rank 0 may be the missing rank.
   int report_failure(int rank, std::string const& problem) {
-    // Without a known rank, the finding is about the rank that has seen the failure.
+    // If the rank is unknown, the finding is about the rank of this process, which has seen it.
     auto failure = rank_missing(rank >= 0 ? rank : process_rank_, problem, doing_);
     if (rank < 0) failure.host = host_name();
     if (!prints_) {
@@ -463,8 +472,9 @@ class doctor_run {
   [[nodiscard]] doctor_progress& progress_of(rank_type& rank) {
     return rank.is_root() ? *progress_ : silent_;
   }
-  /// Returns the backend for messages between pairs of ranks, which a rank of a pipeline sends on
-  /// its own thread.
+  /// Returns the backend with all communication on a rank's own thread. A process carries out the
+  /// communication of a batch axis, such as the axis of `all`, on a second thread. But the messages
+  /// of a pipeline run on the rank's own thread, and so must the messages that are measured.
   [[nodiscard]] Backend without_second_thread() const {
     Backend out = of_.backend;
     if constexpr (requires { out.streams; }) out.streams = process_streams::in_turn;
@@ -493,17 +503,19 @@ namespace plait::ext {
 
 /// Checks and measures the machines of a job, prints a report, and returns the exit code.
 ///
-/// `of`: the backend, with which the ranks are launched several times. Processes are started by a
-/// launcher, and all call the function.
+/// `of`: the backend, which launches the ranks several times. If the ranks are processes, a
+/// launcher has started them, and each of them calls the function.
 ///
-/// Errors: none; an error is reported, with exit code 2 for a wrong file and 3 for a failed job.
+/// Errors: none. The function prints errors, and returns 2 for a wrong file and 3 for a failed job.
 template <class Backend, class Facts>
 int run_doctor(doctor_backend<Backend, Facts> const& of, doctor_options const& options) {
   return detail::doctor::doctor_run<Backend, Facts>(of, options).run();
 }
 
-/// The main function of plait-doctor. `make(options)` returns a doctor_backend. plait_add_doctor of
-/// the CMake package writes a program that calls it.
+/// The main function of plait-doctor: reads the options and calls run_doctor(). The function
+/// plait_add_doctor of the CMake package writes a program that calls it.
+///
+/// `count`, `words`: the arguments of main(). `make(options)` returns a doctor_backend.
 template <class Make>
 int doctor_main(int count, char const* const* words, Make make) {
   doctor_options options;

@@ -22,7 +22,8 @@ struct doctor_options {
     friend bool operator==(parts const&, parts const&) = default;
   };
 
-  /// The greatest number of ranks, of bytes in the machine's name, and of seconds to wait.
+  /// The greatest values of options: the number of ranks, the bytes of the machine's name, and the
+  /// seconds for which a process waits for others.
   static constexpr int most_ranks = 65536;
   static constexpr std::size_t most_name_bytes = 200;
   static constexpr int most_timeout_seconds = 86'400;
@@ -35,16 +36,16 @@ struct doctor_options {
   parts only{};
   bool strict = false, json = false, help = false;
   std::chrono::milliseconds timeout{30'000};
-  int ranks = 0;       ///< 0: the backend decides
+  int ranks = 0;       ///< the number of ranks; 0: the backend decides
   std::string name{};  ///< the name of the machine; "": the name of rank 0's host
 
   friend bool operator==(doctor_options const&, doctor_options const&) = default;
 };
 
-/// Reads the words of main(), of which the first is the name of the program.
+/// Reads the arguments of main(); the first word, the name of the program, is ignored.
 ///
 /// Errors:  input_error, one sentence, for an unknown or repeated option, a missing or wrong value,
-///          and options that contradict each other. Whether files exist is not checked.
+///          and options that contradict each other. The function does not check that files exist.
 /// Threads: any.
 ///
 /// Example (tests/doctor/doctor_options_test.cpp options):
@@ -56,15 +57,16 @@ struct doctor_options {
 /// Returns the text of `--help`: all options, and the exit codes.
 [[nodiscard]] [[gnu::cold]] std::string_view doctor_help();
 
-/// Reads the text of a list of products, a line "ROWS COLUMNS INNER none|a|b" for each product.
-/// The last word is the transposed operand. The rest of a line from '#' on is a comment.
+/// Reads the text of a list of products, with a line "ROWS COLUMNS INNER none|a|b" for each
+/// product. The last word names the transposed operand. '#' begins a comment, which ends with the
+/// line.
 ///
 /// `path`: the name of the file in error messages.
 ///
 /// Units:  elements, from 1 to 10^12.
-/// Cost:   at most 4096 lines and 1 MiB.
-/// Errors: input_error that names the file and the line, and states what the line must be. A
-///         product that the list has twice is an error, and so is a list without products.
+/// Errors: input_error that names the file and the line and says what to write, for a wrong line,
+///         for a product that the list has twice, for a list without products, and for a list of
+///         more than 4096 lines or 1 MiB.
 ///
 /// Example (tests/doctor/doctor_options_test.cpp products):
 ///     std::string const text =

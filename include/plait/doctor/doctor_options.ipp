@@ -16,7 +16,7 @@
 
 namespace plait::detail::doctor {
 
-// Reads a whole number; returns false for any other text, and for a number out of range.
+// Reads a whole number from `least` to `most`; returns false for any other text.
 PLAIT_DECL bool read_whole(std::string_view text, std::uint64_t least, std::uint64_t most,
                            std::uint64_t& into) {
   constexpr std::size_t most_digits = 18;  // the number is below 2^64
@@ -75,7 +75,7 @@ class option_reader {
     throw input_error({"unknown option ", in_quotes(word), "; see --help"});
   }
 
-  // Notes that an option was given.
+  // Remembers that the option name_ was given, and refuses it the second time.
   void take_name() {
     if (is_given(name_)) throw input_error({name_, " is given twice"});
     given_.push_back(name_);

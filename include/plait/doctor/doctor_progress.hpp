@@ -9,18 +9,19 @@
 
 namespace plait::detail::doctor {
 
-/// Shows the part of the measurement that is under way, with a bar, on standard error if that is a
-/// terminal. Only the rank that prints shows anything.
+/// Shows the current part of the measurement, and a bar for the parts that are done, on standard
+/// error. If standard error is not a terminal, or the rank does not print, it shows nothing.
 class doctor_progress {
  public:
-  /// `parts`: the number of calls of begin() that are expected.
+  /// `parts`: the expected number of parts; after more parts, the bar remains full.
   doctor_progress(int parts, bool prints, std::FILE* out = stderr);
   doctor_progress(doctor_progress const&) = delete;
   doctor_progress& operator=(doctor_progress const&) = delete;
   ~doctor_progress() { end(); }
 
+  /// Shows that a part begins, and that the previous part is done.
   void begin(std::string const& part);
-  /// Removes the bar.
+  /// Removes the line from the terminal.
   void end();
 
  private:

@@ -18,78 +18,88 @@
 
 namespace plait::detail::doctor {
 
-/// An error in the use of plait-doctor, such as a file that cannot be read. All ranks throw it.
+/// An error in the use of plait-doctor, such as a file that cannot be read. If rank 0 finds it
+/// before the measurements, all ranks throw it.
 struct usage_error : input_error {
   using input_error::input_error;
 };
 
-/// The results of plait-doctor. All ranks have equal results, except for `earlier`.
+/// The results of plait-doctor. All ranks have equal results, except for `earlier`, `seconds`, the
+/// date in `of`, and the findings about settings, which one rank of each process adds.
 struct doctor_results {
   std::vector<ext::host_settings> settings{};  ///< one for each rank, in their order
   ext::measured_job job{};
-  ext::machine of{};
+  ext::machine of{};  ///< the contents of the machine file
   std::vector<ext::finding> findings{};
   std::optional<ext::machine> earlier{};  ///< the machine of --compare, on rank 0
-  double seconds = 0;                     ///< the duration of the measurement
+  double seconds = 0;                     ///< the duration of all measurements
 };
 
-/// The files that rank 0 has read: the text of the list of products, and why there was an error.
+/// The text of the list of products, which rank 0 has read, and the error in one of the files; ""
+/// if there is none.
 struct doctor_files {
   std::string products{}, problem{};
 };
 
-/// Reads the files that the options name, and checks that the files to write can be written.
+/// Reads the list of products and the earlier machine file, if the options name them, and checks
+/// that the folders of the files to write are writable. An error is in `problem` of the result.
 [[nodiscard]] [[gnu::cold]] doctor_files read_files(ext::doctor_options const& options,
                                                     doctor_results& into);
 
-/// Fills in the parts of a machine that settings state: names, versions, hosts and ranks.
+/// Fills in the parts of a machine that settings state: name, date, versions, hosts and ranks; and
+/// the hosts and processors of the job's ranks.
 [[gnu::cold]] void describe(doctor_results& of, ext::doctor_options const& options,
                             std::string_view backend);
 
-/// Fills in the parts of a machine that follow from other measurements: the links within and
-/// between hosts, the speeds of ranks, and whether the machine was quiet.
+/// Fills in the parts of a machine that follow from the measurements of the job: the links of
+/// pairs, the median links within and between hosts, the relative speeds of ranks, and `is_quiet`.
 [[gnu::cold]] void summarize(doctor_results& of, bool is_quiet);
 
-/// Returns the number of each rank among the ranks of its host.
+/// Returns the number of each rank among the ranks of its host, from 0. `hosts`: the host of each
+/// rank.
 [[nodiscard]] std::vector<int> numbers_on_hosts(std::vector<std::string> const& hosts);
 
-/// Returns the number of ranks on each host if all hosts have as many and the ranks of a host have
-/// consecutive numbers, and there are at least two hosts with at least two ranks; else 0.
+/// Returns the number of ranks on each host, if all hosts have the same number of ranks, at least
+/// two, the ranks of each host have consecutive numbers, and there are at least two hosts; else 0.
 [[nodiscard]] int ranks_of_each_host(std::vector<std::string> const& hosts);
 
-/// Returns pairs of ranks that show the links while nothing else uses them: up to three pairs
-/// within a host and three between hosts.
+/// Returns the pairs of ranks that are measured while no other pair sends, also if they are not
+/// slow: up to three pairs within hosts and three between hosts. They show which part of a link's
+/// bandwidth a pair has while all pairs send.
 [[nodiscard]] std::vector<std::pair<int, int>> usual_pairs(std::vector<std::string> const& hosts);
 
-/// Returns true if a host has fewer processors than ranks, so that pairs of ranks that communicate
-/// at the same time would wait for processors.
+/// Returns true if a host has, or may have, fewer processors than ranks, so that pairs of ranks
+/// that communicate at the same time would wait for processors. Returns false for ranks on GPUs.
 [[nodiscard]] bool has_too_few_processors(std::vector<ext::host_settings> const& all);
 
-/// Checks that the operands of products fit into half of the memory of each host.
+/// Checks that the operands of products, which all ranks of a host allocate at the same time, fit
+/// into half of the host's memory. A host whose memory is unknown is not checked.
 ///
 /// Errors: usage_error with both numbers.
 [[gnu::cold]] void require_room(std::vector<ext::product_shape> const& of,
                                 std::vector<ext::host_settings> const& all);
 
-/// Returns the number of BLAS threads that the environment states, as OpenBLAS reads it; 1 if it
-/// states none.
+/// Returns the number of BLAS threads that the environment states, as OpenBLAS reads it: the first
+/// number above 0 in OPENBLAS_NUM_THREADS, GOTO_NUM_THREADS and OMP_NUM_THREADS; 1 if there is
+/// none.
 [[nodiscard]] std::uint64_t stated_blas_threads();
 
-/// Returns a note that something was not measured.
+/// Returns a note that something was not measured. `what_and_why` is its sentence.
 [[nodiscard]] [[gnu::cold]] ext::finding not_measured(std::string what_and_why);
 
-/// Returns the finding of a job whose ranks could not meet or that has failed. `rank`: the rank
-/// that is missing or, if that is unknown, a rank that has seen the failure.
+/// Returns the finding about a job that has failed, for example because a rank did not come.
+/// `rank`: the missing rank or, if it is unknown, a rank that has seen the failure. `while_doing`:
+/// the time of the failure, as in "while the ranks met".
 [[nodiscard]] [[gnu::cold]] ext::finding rank_missing(int rank, std::string const& problem,
                                                       std::string_view while_doing);
 
-/// Returns the report for people.
+/// Returns the report as text for a terminal.
 [[nodiscard]] [[gnu::cold]] std::string report_text(doctor_results const& of,
                                                     ext::doctor_options const& options, int code);
 /// Returns the report as JSON: findings, the machine, and the exit code.
 [[nodiscard]] [[gnu::cold]] std::string report_json(doctor_results const& of, int code);
 
-/// Writes the machine file and the picture that the options name.
+/// Writes the machine file and the picture, if the options name them.
 ///
 /// Errors: usage_error if a file cannot be written.
 [[gnu::cold]] void write_files(doctor_results const& of, ext::doctor_options const& options);

@@ -37,7 +37,8 @@ inline std::string decimal(double value) {
   return out;
 }
 
-/// Returns a number with three digits and a prefix: "66.2 G".
+/// Returns a number with three digits and the prefix of a unit: "66.2 G", to which the caller
+/// appends the unit.
 inline std::string with_prefix(double value) {
   static constexpr std::pair<double, char const*> prefixes[]{{1e15, "P"}, {1e12, "T"}, {1e9, "G"},
                                                              {1e6, "M"},  {1e3, "k"},  {1, ""},
@@ -81,7 +82,7 @@ inline void write(std::string const& path, std::string_view kind, std::string co
   file.commit();
 }
 
-/// Returns the lines of a message as one line.
+/// Joins the lines of a message into one line.
 inline std::string in_one_line(std::string_view text) {
   std::string out;
   for (auto rest = text; !rest.empty();) {
@@ -182,7 +183,8 @@ PLAIT_DECL void describe(doctor_results& of, ext::doctor_options const& options,
 
 namespace links {
 
-/// Calls each(latency, bandwidth) for the pairs of one kind: within a host or between hosts.
+/// Calls each(latency, bandwidth) for each measured pair of one kind: within a host, or between
+/// hosts.
 template <class Each>
 void of_kind(std::vector<std::string> const& hosts, bool same_host,
              ext::machine::link_matrix const& latencies,
@@ -194,8 +196,9 @@ void of_kind(std::vector<std::string> const& hosts, bool same_host,
         each(latencies[i][j], bandwidths[i][j]);
 }
 
-/// Returns the median link of a kind. Its bandwidth is the bandwidth of a pair that is alone; if
-/// pairs that send at the same time have a fraction 1 / k of it, k devices share it.
+/// Returns the median link of a kind. Its bandwidth is the median of the pairs that were measured
+/// while no other pair sent. If the median while all pairs send is 1 / k of it, k ranks share the
+/// link. For example, pairs have 10 GB/s alone and 5 GB/s together: 2 ranks share 10 GB/s.
 inline std::optional<ext::machine_link> median_link(std::vector<std::string> const& hosts,
                                                     bool same_host, ext::measured_links const& of) {
   std::vector<double> latencies, together, alone;
@@ -289,7 +292,8 @@ PLAIT_DECL void require_room(std::vector<ext::product_shape> const& of,
     auto const& first = *ranks.front();
     if (!first.memory_bytes.is_known()) continue;
     for (auto const& one : of) {
-      // work_operands has four operands of the largest size; elements have at most 8 bytes.
+      // work_operands has four operands of the size of the largest one, with elements of up to 8
+      // bytes.
       double const rows = double(one.rows), columns = double(one.columns),
                    inner = double(one.inner);
       double const needed =

@@ -19,8 +19,8 @@ namespace plait::ext {
 /// Units: ticks, of which the system counts sysconf(_SC_CLK_TCK) in a second, usually 100.
 struct processor_ticks {
   int cpu = 0;
-  std::uint64_t used = 0;    ///< by processes, and for them by the kernel; without interrupts
-  std::uint64_t stolen = 0;  ///< the hypervisor gave this time to other virtual machines
+  std::uint64_t used = 0;    ///< time of processes, and of the kernel for them; without interrupts
+  std::uint64_t stolen = 0;  ///< time that the hypervisor gave to other virtual machines
   std::uint64_t all = 0;     ///< time of all kinds, with the idle time
   friend bool operator==(processor_ticks const&, processor_ticks const&) = default;
 };
@@ -31,7 +31,7 @@ struct processor_ticks {
 struct process_ticks {
   std::string name{};  ///< such as "stress"
   std::uint64_t used = 0;
-  std::uint64_t start = 0;  ///< the time of its start; a later process may get its number
+  std::uint64_t start = 0;  ///< the time of its start, which tells whether the number was reused
   int last_cpu = 0;         ///< the processor on which its first thread has run last
   friend bool operator==(process_ticks const&, process_ticks const&) = default;
 };
@@ -50,8 +50,8 @@ struct host_activity {
   friend bool operator==(host_activity const&, host_activity const&) = default;
 };
 
-/// Reads /proc/stat and /proc/<pid>/stat of all processes that /proc shows. A container may show
-/// only its own processes. A process that ends in the meantime is left out.
+/// Reads /proc/stat, and /proc/<pid>/stat of all processes that /proc shows: in a container,
+/// usually only the processes of the container. A process that ends during the call is left out.
 ///
 /// Example (tests/doctor/host_activity_test.cpp use):
 ///     plait::ext::system_files const system;
@@ -70,20 +70,21 @@ struct host_activity {
 
 /// The process of a rank, and the processors on which the rank may run.
 struct rank_place {
-  std::uint64_t process = 0;  ///< pid, as /proc numbers it where the snapshots are read
+  std::uint64_t process = 0;  ///< pid, as in the /proc from which the snapshots are read
   std::vector<int> cpus{};
 };
 
-/// Returns the use of each rank's processors by others than the job between two snapshots.
+/// Returns the use of each rank's processors by others than the job between two snapshots: the time
+/// that all processes used on these processors, minus the time of the rank's process, plus stolen
+/// time.
 ///
-/// Ranks whose processors overlap share them, and so do ranks that are threads of one process,
-/// because the system counts the time of a process as a whole. For such ranks together, the result
-/// has the time that processes used on all their processors, minus the time of their own processes,
-/// plus stolen time. For example, ranks with the processors {0, 1} and {1, 2} both get the use of
-/// the three processors 0 to 2.
+/// Ranks whose lists of processors overlap have one use together, because the system does not count
+/// how long a process ran on each processor. So have ranks that are threads of one process. For
+/// example, ranks with the processors {0, 1} and {1, 2} both get the use of the three processors 0
+/// to 2: the time of all processes there, minus the time of both ranks' processes.
 ///
-/// `ranks`: all ranks of the host. Their processes must have the numbers that they have in the
-/// snapshots, so ranks in different pid name spaces need snapshots of their own.
+/// `ranks`: all ranks of the host. The snapshots must have been read in the pid name space in which
+/// `rank_place::process` is a number, since another name space numbers the processes differently.
 ///
 /// Units:   numbers of processors; others = 0.5: half of one. The counters are exact to about a
 ///          tick for each process, so an interval of 5 s gives errors of about 0.01.

@@ -16,8 +16,8 @@ namespace plait::detail::doctor {
 
 PLAIT_DECL std::optional<ticks_in_line> ticks_in(std::string_view numbers) {
   constexpr auto greatest = std::numeric_limits<std::uint64_t>::max();
-  // User, nice, system, idle, waiting for files, two kinds of interrupts, stolen. The time of
-  // guests, which follows, is already part of the time of users.
+  // The numbers are user, nice, system, idle, iowait, irq, softirq, steal. The time of guests,
+  // which follows, is already part of user and nice.
   constexpr int user = 0, system = 2, stolen = 7;
   ticks_in_line out;
   for (int kind = user; kind <= stolen; ++kind) {
@@ -39,7 +39,7 @@ PLAIT_DECL reading<std::vector<processor_ticks>> read_processor_ticks(system_fil
   for (std::string_view rest = text.value(); !rest.empty();) {
     auto line = take_until(rest, '\n');
     auto const word = take_word(line);
-    if (!word.starts_with("cpu") || word == "cpu") continue;  // the sum of all processors
+    if (!word.starts_with("cpu") || word == "cpu") continue;  // "cpu": the sum of all processors
     auto const cpu = whole_number(word.substr(3));
     auto const ticks = ticks_in(line);
     if (!cpu || *cpu > std::uint64_t{greatest_cpu} || !ticks)
@@ -138,8 +138,8 @@ PLAIT_DECL reading<double> ticks_since(std::vector<process_activity> const& befo
   return static_cast<double>(used - std::min(used, earlier));
 }
 
-/// Ranks of a host that share processors: the places of the ranks in the list, their processes and
-/// their processors, each once and ascending.
+/// Ranks of a host that share processors or a process: the indices of the ranks in the caller's
+/// list, and their processes and processors, each once and ascending.
 struct sharing_ranks {
   std::vector<std::size_t> ranks{};
   std::vector<std::uint64_t> processes{};
@@ -152,9 +152,9 @@ void sort_without_repetition(std::vector<T>& of) {
   of.erase(std::unique(of.begin(), of.end()), of.end());
 }
 
-// Divides the ranks into sets that have no process and no processor in common, by a union of sets:
-// each rank names another rank of its set, and the last of such a chain of ranks stands for the
-// set.
+// Divides the ranks into sets that have no process and no processor in common, by a disjoint-set
+// forest (union-find): next[rank] is another rank of the same set, and the last rank of the chain,
+// which has itself as next, represents the set.
 PLAIT_DECL std::vector<sharing_ranks> ranks_that_share(std::vector<rank_place> const& ranks) {
   std::vector<std::size_t> next(ranks.size());
   std::iota(next.begin(), next.end(), std::size_t{0});
@@ -197,7 +197,7 @@ PLAIT_DECL std::vector<sharing_ranks> ranks_that_share(std::vector<rank_place> c
 /// The ticks of some processors in an interval.
 struct interval_ticks {
   double used = 0, stolen = 0;
-  double each = 0;  ///< the mean time of a processor, of all kinds
+  double each = 0;  ///< the length of the interval: the mean time of all kinds of a processor
 };
 
 PLAIT_DECL reading<interval_ticks> ticks_between(std::vector<processor_ticks> const& before,
@@ -210,7 +210,7 @@ PLAIT_DECL reading<interval_ticks> ticks_between(std::vector<processor_ticks> co
     auto const *then = processor_of(before, cpu), *now = processor_of(after, cpu);
     if (then == nullptr || now == nullptr)
       return result::unknown(concat({"/proc/stat: there is no line 'cpu", cpu, "'"}));
-    // The counter of the time that waits for files may become smaller.
+    // These counters never become smaller. Only iowait may, which is part of `all`.
     if (now->used < then->used || now->stolen < then->stolen)
       return result::unknown(
           concat({"/proc/stat: a counter of cpu ", cpu, " became smaller between two readings"}));
@@ -265,14 +265,14 @@ PLAIT_DECL std::vector<other_process> others_on(std::vector<process_activity> co
   return out;
 }
 
-// Returns the reason why nothing can be said about any rank of the host; "" if there is none.
+// Returns the reason why the use is unknown for all ranks of the host; "" if there is none.
 PLAIT_DECL std::string problem_of_all(host_activity const& before, host_activity const& after,
                                       std::vector<rank_place> const& ranks) {
   for (auto const* const each : {&before, &after}) {
     if (!each->processors.is_known()) return each->processors.problem();
     if (!each->processes.is_known()) return each->processes.problem();
   }
-  // A rank without a list may run on the processors of all others.
+  // A rank whose processors are unknown may run on the processors of all other ranks.
   bool const are_known =
       std::none_of(ranks.begin(), ranks.end(), [](auto const& each) { return each.cpus.empty(); });
   return are_known ? "" : "the processors of a rank are not known";
@@ -289,8 +289,8 @@ PLAIT_DECL processor_use use_by_others(host_activity const& before, host_activit
     return out;
   }
   auto const& ticks = interval.value();
-  // Some kernels count stolen time also as used by the process that waited. The difference is then
-  // less than 0, and the stolen time is still right.
+  // Some kernels count stolen time also as used by the process that waited. The difference may then
+  // be less than 0. It counts as 0, so that it takes nothing away from the stolen time.
   out.others = (std::max(ticks.used - own.value(), 0.0) + ticks.stolen) / ticks.each;
   out.processes =
       others_on(before.processes.value(), after.processes.value(), of.cpus, ticks.each, job);

@@ -13,18 +13,20 @@
 
 namespace plait::detail::doctor {
 
-/// The smallest share of the median bandwidth, and of the reciprocal of the median latency, that
-/// does not count as slow.
+/// The limit for the speed of a link: a smaller share of the median speed is slow. The speed is the
+/// bandwidth, or the reciprocal of the latency.
 inline constexpr double least_link_share = 0.8;
-/// The smallest excess of a latency over the median that counts as slow. A message between
-/// neighbouring cores takes a few microseconds less than a message between sockets, and so a ratio
-/// alone would find healthy links.
+/// The second limit for a latency, which is slow only if it also exceeds the median by at least
+/// this time. A message between neighbouring cores takes a few microseconds less than a message
+/// between sockets, for example 2 us instead of 6 us. A limit for the ratio alone would find
+/// healthy links.
 inline constexpr double least_excess_seconds = 10e-6;
-/// The smallest share of a rank's speed that does not count as slow.
+/// The limit for the speed of a rank at work: a smaller share of the expected speed is slow.
 inline constexpr double least_work_share = 0.9;
 
-/// Returns the middle value of numbers; of two middle values, the faster one. A slow number of two
-/// is thus less than the median. `more_is_faster`: false for times. The list must not be empty.
+/// Returns the middle value of numbers or, if there are two middle values, the faster one. Of two
+/// numbers it is the faster one, so that the slower one can be slow in comparison.
+/// `more_is_faster`: true for speeds, false for times. The list must not be empty.
 [[nodiscard]] [[gnu::cold]] double faster_median(std::vector<double> of, bool more_is_faster);
 
 /// Returns a ratio with two digits, such as "0.62" or "12".
@@ -34,18 +36,22 @@ inline constexpr double least_work_share = 0.9;
 /// Returns a time with three digits, such as "4.8 us" or "1.2 ms".
 [[nodiscard]] [[gnu::cold]] std::string time_text(double seconds);
 
-/// Checks the size of a list of a measured_job.
+/// Checks that a list of a measured_job has an element for each rank. `what`: the name of the
+/// elements in the error.
 ///
 /// Errors:  input_error with both numbers.
 [[gnu::cold]] void require_size(std::string const& list, std::size_t size, std::string_view what,
                                 std::size_t ranks);
 
-/// The bandwidths, or the latencies, of all pairs of ranks, as shares of their median.
+/// The bandwidths, or the latencies, of all pairs of ranks, and their medians. The two directions
+/// of a pair are two numbers.
 ///
-/// Pairs on one host and pairs between hosts are two kinds, and each is compared with its own
-/// median. The median of a kind is the median over the ranks of the median over each rank's pairs.
-/// Thus, if one of three hosts is slow, the median is a healthy link, although two thirds of the
-/// pairs are slow.
+/// Pairs within a host and pairs between hosts are two kinds, and each kind has its own median.
+/// This is the median over ranks of the median of each rank's pairs. For example, the interface of
+/// one of three hosts is slow. Two thirds of the pairs between hosts are then slow, and so is their
+/// median. But half of the pairs of each rank on the other hosts are fast, so these ranks, two
+/// thirds of all ranks, have a fast median (see faster_median()), and the median over ranks is
+/// fast.
 ///
 /// Cost:    about as many steps as there are pairs.
 /// Errors:  input_error if a matrix does not fit the number of ranks, or if a number is negative or
@@ -53,32 +59,36 @@ inline constexpr double least_work_share = 0.9;
 /// Threads: as for a std::vector.
 class link_numbers {
  public:
-  /// `more_is_faster`: true for bandwidths, false for latencies.
+  /// `of`: the numbers while all pairs send; `alone`: while no other pair sends; `host_of`: the
+  /// index of each rank's host. All three must live as long as the object. `more_is_faster`: true
+  /// for bandwidths, false for latencies.
   [[gnu::cold]] link_numbers(ext::machine::link_matrix const& of,
                              ext::machine::link_matrix const& alone,
                              std::vector<std::size_t> const& host_of, bool more_is_faster);
 
-  /// Returns true if there is something to compare the pair with.
+  /// Returns true if the pair was measured, and its kind has a median.
   [[nodiscard]] bool is_compared(std::size_t from, std::size_t to) const {
     return value(from, to) > 0 && median(from, to) > 0;
   }
   /// Returns true if the pair was slow while all pairs sent.
   [[nodiscard]] [[gnu::cold]] bool is_slow(std::size_t from, std::size_t to) const;
-  /// Returns true if the pair was measured again and was not slow while no other pair sent.
+  /// Returns true if the pair was measured while no other pair sent, and was not slow then.
   [[nodiscard]] [[gnu::cold]] bool is_fine_alone(std::size_t from, std::size_t to) const;
 
-  /// The measured number of a pair; 0: not measured.
+  /// Returns the number of a pair while all pairs send; 0: not measured.
   [[nodiscard]] double value(std::size_t from, std::size_t to) const {
     return of_.empty() ? 0 : of_[from][to];
   }
+  /// Returns the number of a pair while no other pair sends; 0: not measured.
   [[nodiscard]] double alone(std::size_t from, std::size_t to) const {
     return alone_.empty() ? 0 : alone_[from][to];
   }
-  /// The median of the pair's kind; 0 if fewer than two pairs were measured.
+  /// Returns the median of the pair's kind; 0 if the kind has fewer than two measured numbers.
   [[nodiscard]] double median(std::size_t from, std::size_t to) const {
     return medians_[kind(from, to)];
   }
-  /// The speed of a pair as a share of the median: less than 1 if the pair is slow.
+  /// Returns the speed of a pair with the number `value` as a share of the median: less than 1 if
+  /// it is slower than the median.
   [[nodiscard]] double share(double value, std::size_t from, std::size_t to) const {
     return more_is_faster_ ? value / median(from, to) : median(from, to) / value;
   }
@@ -97,15 +107,16 @@ class link_numbers {
   std::array<double, 2> medians_{};
 };
 
-/// The result of the comparison of a pair.
+/// The result of the comparison of a pair, in ascending order of severity: the state of both
+/// directions together is the greater one.
 enum class link_state : std::uint8_t {
   not_compared,
   fine,
-  shared,  ///< slow only while other pairs send
+  shared,  ///< slow only while other pairs send, because it shares a link with them
   slow
 };
 
-/// The links of a job with their limits.
+/// The links of a job, compared with the limits.
 ///
 /// Errors:  as for link_numbers.
 class link_limits {

@@ -25,8 +25,8 @@ PLAIT_DECL std::string ratio_text(double ratio) {
   return text.data();
 }
 
-// Returns a number with the largest unit that makes it at least 1. Each unit is a thousandth of the
-// previous one, and the first one is `first`.
+// Returns a number as text, with the largest unit in which it is at least 1. Each of the `units` is
+// a thousandth of the previous one; the first one has the size `first`.
 PLAIT_DECL std::string text_with_unit(double value, double first,
                                       std::array<char const*, 4> const& units) {
   std::size_t unit = 0;

@@ -13,10 +13,11 @@
 namespace plait::ext {
 
 /// Returns the links between ranks as text for a terminal: two matrices, with a row for each sender
-/// and a column for each receiver. A digit is the number of tenths of the best bandwidth, or of the
-/// reciprocal of the best latency: 9 means 90 to 100 %. '.' means that the pair was not measured.
-/// The ranks of a host are next to each other. If there are more than 16 ranks, the result is a
-/// sentence about the option --svg of plait-doctor instead.
+/// and a column for each receiver. A digit is the speed of the pair in tenths of the best speed: 9
+/// means 90 to 100 %. The speed is the bandwidth in the first matrix, and the reciprocal of the
+/// latency in the second one. '.' means that the pair was not measured. The ranks of a host are
+/// next to each other. If there are more than 16 ranks, the result is instead a sentence that
+/// recommends the option --svg of plait-doctor.
 ///
 /// Example (tests/doctor/link_picture_test.cpp digits):
 ///     plait::ext::machine of;
@@ -41,7 +42,7 @@ namespace plait::ext {
 /// `slow-pair`, `slow-host` and `shared-link` have an outline. The document refers to no other
 /// file.
 ///
-/// If there are more than 256 ranks, a square is the slowest of several pairs.
+/// If there are more than 256 ranks, a square shows the slowest of several pairs.
 ///
 /// Cost:    about as many steps as there are pairs of ranks.
 /// Errors:  as for link_digits().

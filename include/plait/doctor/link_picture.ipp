@@ -79,11 +79,11 @@ class link_matrix_picture {
     std::size_t first = 0, count = 1;  ///< positions in the order of ranks
     int at = 0;                        ///< pixels from the beginning of the matrix
   };
-  /// A pair of a square.
+  /// A square of the picture, which shows one pair or, in a large job, several pairs.
   struct square {
-    double value = 0;  ///< the slowest; 0: none was measured
-    bool is_marked = false;
-    bool has_pair = false;
+    double value = 0;        ///< the number of the slowest pair; 0: no pair was measured
+    bool is_marked = false;  ///< true if a finding is about one of the pairs
+    bool has_pair = false;   ///< false on the diagonal
   };
 
   [[nodiscard]] std::size_t rank_of(band const& of) const { return links_.order()[of.first]; }
@@ -99,7 +99,7 @@ class link_matrix_picture {
   void add_bands() {
     auto const ranks = links_.order().size();
     auto const count = (ranks + most_bands - 1) / most_bands;
-    // A band has ranks of one host, unless there are too many hosts for it.
+    // A band has ranks of one host only, unless hosts have fewer than two ranks on average.
     bool const is_of_one_host = 2 * links_.hosts() <= ranks;
     auto const& order = links_.order();
     for (std::size_t first = 0; first < ranks; first += bands_.back().count) {
@@ -159,7 +159,7 @@ class link_matrix_picture {
                    {.size = name_size(), .most = widest});
         last_name = middle;
       }
-      // A name of which only the first letters fit says nothing.
+      // A few letters of a name say nothing, so a name that does not fit needs 80 pixels.
       planning::text_style const above{
           .size = name_size(), .at = planning::anchor::middle, .most = size - 2};
       if (planning::fitted(name, above) == name || size >= 80)

@@ -31,8 +31,9 @@ class ordered_links {
 
   /// The rank at each position.
   [[nodiscard]] std::vector<std::size_t> const& order() const { return order_; }
-  /// Returns the name of a rank's host. If a name has more than 20 characters, "..." replaces the
-  /// beginning that all names have in common, because the ends of names differ.
+  /// Returns the name of a rank's host. If the name of any host has more than 20 characters, "..."
+  /// replaces the beginning that all names have in common: "...17" and "...21" for the hosts
+  /// "cluster-rack-1-node-017" and "cluster-rack-1-node-021".
   [[nodiscard]] [[gnu::cold]] std::string name_of_host(std::size_t rank) const;
   /// Returns true if both ranks are on one host.
   [[nodiscard]] bool are_on_one_host(std::size_t a, std::size_t b) const {
@@ -41,9 +42,11 @@ class ordered_links {
   [[nodiscard]] std::size_t hosts() const { return limits_.hosts().size(); }
   [[nodiscard]] ext::machine const& of() const { return of_; }
 
-  /// Returns a 1 for each pair of ranks, at sender * ranks + receiver, that a finding about links
-  /// is about. If some of a finding's pairs are slow in this machine, only pairs whose bandwidth,
-  /// or latency, is slow are marked: for example, only one direction.
+  /// Returns a number for each pair of ranks, at sender * ranks + receiver: 1 if one of the
+  /// findings about links is about the pair, else 0. A finding names ranks, and so contains also
+  /// directions of pairs that are fast. If some pairs of a finding are slow by the numbers of this
+  /// machine, only these get a 1. `is_time`: true for the matrix of latencies, false for
+  /// bandwidths.
   [[nodiscard]] [[gnu::cold]] std::vector<std::uint8_t> pairs_of(
       std::vector<ext::finding> const& findings, bool is_time) const;
 
@@ -58,7 +61,7 @@ class ordered_links {
 /// A logarithmic scale of eight colours, from the best to the worst number of a matrix. The range
 /// is at least a factor of 2, because noise would look like a fault on a smaller range.
 ///
-/// The colours are shades of blue, from light to dark, which people with each kind of colour
+/// The colours are shades of blue, from light to dark, which people with any kind of colour
 /// blindness can tell apart (ColorBrewer, "Blues").
 class colour_scale {
  public:
@@ -71,7 +74,7 @@ class colour_scale {
   [[nodiscard]] double best() const { return best_; }
   /// Returns the level of a number; 0 is the lightest colour.
   [[nodiscard]] [[gnu::cold]] std::size_t level(double value) const;
-  /// Returns the number at a place from 0, the best, to 1.
+  /// Returns the number at a place of the scale, from 0, the best number, to 1, the worst.
   [[nodiscard]] [[gnu::cold]] double value_at(double place) const;
   [[nodiscard]] bool is_slower(double a, double b) const { return more_is_faster_ ? a < b : a > b; }
 
@@ -88,7 +91,7 @@ class colour_scale {
   double best_ = 0, worst_ = 0;
 };
 
-/// Returns the picture of link_svg(), of which a test can check the positions of texts.
+/// Returns the picture of link_svg() as a drawing, so that a test can check the positions of texts.
 [[nodiscard]] [[gnu::cold]] planning::drawing drawing_of_links(
     ext::machine const& of, std::vector<ext::finding> const& findings);
 

@@ -31,7 +31,7 @@ PLAIT_DECL void require_links_of_machine(char const* name, ext::machine::link_ma
   }
 }
 
-// Returns the links of a machine, after the sizes of the matrices were checked.
+// Checks the sizes of a machine's matrices, and returns its links.
 PLAIT_DECL ext::measured_links links_of(ext::machine const& of) {
   require_links_of_machine("link_bytes_per_second", of.link_bytes_per_second, of.ranks.size());
   require_links_of_machine("link_latency_seconds", of.link_latency_seconds, of.ranks.size());
@@ -50,8 +50,8 @@ PLAIT_DECL std::size_t characters_in(std::string_view text) {
   }));
 }
 
-// Returns the size of the beginning of all names that need not be shown. At least one character of
-// each name remains.
+// Returns the number of bytes at the beginning of all names that need not be shown: the common
+// beginning, if a name is long. At least one character of each name remains.
 PLAIT_DECL std::size_t bytes_to_omit(std::vector<std::string> const& names) {
   constexpr std::size_t most = 20, dots = 3;
   if (names.size() < 2) return 0;
@@ -63,7 +63,7 @@ PLAIT_DECL std::size_t bytes_to_omit(std::vector<std::string> const& names) {
     auto const equal = static_cast<std::size_t>(end.first - name.begin());
     same = std::min({same, equal, std::max<std::size_t>(name.size(), 1) - 1});
   }
-  // Do not begin in the middle of a character.
+  // Cut no character of several bytes.
   while (same > 0 && (static_cast<unsigned char>(names[0][same]) & 0xc0u) == 0x80u) --same;
   return is_long && same > dots ? same : 0;
 }

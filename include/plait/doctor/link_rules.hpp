@@ -15,7 +15,7 @@ namespace plait::detail::doctor {
 /// check_speeds().
 [[nodiscard]] [[gnu::cold]] std::vector<ext::finding> check_links(ext::measured_job const& of);
 
-/// Returns the host and the processors of a rank, as in "host a, cpus 0-3".
+/// Returns the host of a rank and its processors, if they are known: "host a, cpus 0-3".
 [[nodiscard]] [[gnu::cold]] std::string place_of(ext::measured_job const& of, std::size_t rank);
 
 }  // namespace plait::detail::doctor

@@ -25,8 +25,9 @@ PLAIT_DECL std::string place_of(ext::measured_job const& of, std::size_t rank) {
   return out += concat({", ", cpus_text(cpus)});
 }
 
-/// Makes findings of the slow links of a job. A finding about a host or a rank replaces the
-/// findings about its pairs.
+/// Makes findings of the slow links of a job. It looks for all slow pairs of a host first, then of
+/// two hosts, then of a rank. A finding about them replaces the findings about single pairs. Pairs
+/// that are slow for themselves come first, then, in the same order, pairs that share a link.
 class link_findings {
  public:
   explicit link_findings(ext::measured_job const& of)
@@ -57,14 +58,14 @@ class link_findings {
   using rank_pair = std::array<std::size_t, 2>;
   using rank_pairs = std::vector<rank_pair>;
 
-  /// The number of compared pairs between two hosts, or within a host, and of those that have a
-  /// state.
+  /// The number of compared pairs between two hosts, or within a host, and the number of these
+  /// pairs that have the state which count() looked for.
   struct host_pair {
     std::size_t pairs = 0, found = 0;
     [[nodiscard]] bool is_all() const { return pairs > 0 && pairs == found; }
   };
 
-  /// The index of a pair without regard to its direction.
+  /// Returns the index of a pair, which is the same for both directions.
   [[nodiscard]] std::size_t at(std::size_t a, std::size_t b) const {
     return std::min(a, b) * ranks_ + std::max(a, b);
   }
@@ -73,6 +74,7 @@ class link_findings {
     return between_[std::min(a, b) * hosts() + std::max(a, b)];
   }
 
+  // Counts, for each two hosts, the compared pairs and the pairs with a state.
   void count(link_state state) {
     between_.assign(hosts() * hosts(), {});
     for (std::size_t a = 0; a < ranks_; ++a)
@@ -85,7 +87,8 @@ class link_findings {
       }
   }
 
-  // Adds a finding for each host whose links with all other hosts have a state.
+  // Adds a finding for each host of which all pairs with all other hosts have a state. It needs two
+  // other hosts: with one, either host could be the cause, see add_pairs_of_hosts().
   void add_hosts(link_state state) {
     std::vector<std::size_t> found;
     for (std::size_t host = 0; host < hosts(); ++host) {
@@ -113,8 +116,8 @@ class link_findings {
             is_reported_[at(a, b)] = 1;
   }
 
-  // Adds a finding for each two hosts, and for each host, between whose ranks all pairs have a
-  // state. A job on one host has no other links with which all links of the host could be compared.
+  // Adds a finding for each two hosts of which all pairs between the hosts have a state, and for
+  // each host of which all pairs within the host have it.
   void add_pairs_of_hosts(link_state state) {
     for (std::size_t one = 0; one < hosts(); ++one)
       for (std::size_t other = one; other < hosts(); ++other) {
@@ -131,8 +134,8 @@ class link_findings {
       }
   }
 
-  // Adds a finding for each rank of which all pairs within the host, or with other hosts, have a
-  // state.
+  // Adds a finding for each rank of which all pairs within its host, or all pairs with other hosts,
+  // have a state and are in no finding yet.
   void add_ranks(link_state state) {
     rank_pairs reported;
     for (std::size_t rank = 0; rank < ranks_; ++rank) {
@@ -161,6 +164,7 @@ class link_findings {
     report(reported);
   }
 
+  // Adds a finding for each slow pair that is in no finding yet.
   void add_pairs() {
     for (auto const& [a, b] : pairs_of(link_state::slow, [](auto, auto) { return true; })) {
       bool const there = limits_.state(a, b) == link_state::slow;
@@ -177,6 +181,8 @@ class link_findings {
     }
   }
 
+  // Adds a finding for each two hosts, and for each host, for the pairs between or within them that
+  // share a link and are in no finding yet.
   void add_shared_links() {
     for (std::size_t one = 0; one < hosts(); ++one)
       for (std::size_t other = one; other < hosts(); ++other) {
@@ -191,7 +197,7 @@ class link_findings {
       }
   }
 
-  // Returns the pairs with a state that no finding contains yet.
+  // Returns the pairs that have a state, are in no finding yet, and for which `which` returns true.
   template <class Which>
   [[nodiscard]] rank_pairs pairs_of(link_state state, Which which) const {
     rank_pairs out;
@@ -232,7 +238,8 @@ class link_findings {
     return place.size() == name ? "" : concat({" (", place.substr(name + 2), ")"});
   }
 
-  // Returns the number of ranks that share a link, as check_speeds() documents it.
+  // Returns the number of ranks that share a link: the number of `ranks` on the host that has
+  // fewest of them, since a rank on one host sends to one rank on the other host at a time.
   [[nodiscard]] std::size_t shared_by(std::vector<int> const& ranks) const {
     std::vector<std::size_t> of_host(hosts());
     for (int const rank : ranks) ++of_host[limits_.host_of(static_cast<std::size_t>(rank))];
@@ -242,7 +249,8 @@ class link_findings {
     return least;
   }
 
-  // Appends the slowest of the numbers of some pairs to `words`. Returns false if none is slow.
+  // Appends the slowest number of some pairs, and its median, to the words of a finding. Returns
+  // false if no number is slow. `is_time`: true if the numbers are latencies.
   bool add_worst(ext::finding& words, link_numbers const& numbers, rank_pairs const& pairs,
                  bool is_time) const {
     rank_pair worst{};

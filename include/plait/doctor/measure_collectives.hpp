@@ -19,12 +19,14 @@
 
 namespace plait::detail::doctor {
 
-/// The sizes of collectives, from 4 bytes to 64 MiB.
+/// The sizes of collectives: the bytes of the whole buffer, of which each rank has one block. A
+/// block has at least one element, so that the smallest size for 4 ranks is 16 bytes.
 inline constexpr std::size_t collective_bytes[]{4,          4 << 10, 64 << 10,
                                                 1024 << 10, 8 << 20, 64 << 20};
 
-/// Measures collectives of a group, while the other groups of the same kind do the same. All ranks
-/// return equal results: the median of the turns of a rank, and of the ranks the median.
+/// Measures collectives of a group, while the other groups of the same kind do the same. The time
+/// of a collective is the median over all ranks of each rank's median turn, so all ranks get equal
+/// results.
 ///
 /// Errors: the errors of device and communicator.
 template <class Rank>
@@ -47,7 +49,8 @@ class collective_measurement {
     device_.synchronize();
   }
 
-  /// Measures sizes until a call takes longer than `most_seconds`, at least two sizes.
+  /// Measures each collective with ascending sizes, until a call takes longer than `most_seconds`;
+  /// at least two sizes. Appends the times to `out`.
   void measure(ext::rank_group over, turn_limits const& limits, double most_seconds,
                doctor_progress& progress, std::vector<ext::machine::collective_times>& out) {
     progress.begin(over == ext::rank_group::world  ? "collectives of all ranks"
@@ -74,10 +77,12 @@ class collective_measurement {
   }
 
  private:
-  /// The elements of a block of which each rank has one, so that all blocks have about `bytes`.
+  /// Returns the number of elements of each rank's block, so that all blocks together have about
+  /// `bytes` bytes.
   [[nodiscard]] std::size_t elements_of_block(std::size_t bytes) const {
     return std::max<std::size_t>(1, bytes / sizeof(float) / ranks_);
   }
+  /// Returns the bytes of the largest buffer, as whole pages.
   [[nodiscard]] std::size_t room() const {
     return (elements_of_block(most_bytes) * ranks_ * sizeof(float) + 4095) / 4096 * 4096;
   }
@@ -98,14 +103,15 @@ class collective_measurement {
     }
   }
 
-  /// A collective with blocks of `each` elements, `count` times in a turn.
+  /// A collective with blocks of `each` elements, which a turn calls `count` times.
   struct measured_call {
     collective kind;
     std::size_t each;
     int count;
   };
 
-  /// Adds the sizes of a kind of collective; all ranks add the same.
+  /// Adds calls of a kind of collective with ascending sizes, until a call takes longer than
+  /// `most_seconds`; at least two sizes. All ranks add the same calls.
   void add_calls(collective kind, turn_limits const& limits, double most_seconds,
                  std::vector<measured_call>& all) {
     std::size_t sizes = 0, last = 0;

@@ -21,17 +21,20 @@
 
 namespace plait::detail::doctor {
 
-/// A communicator with messages between two ranks; another communicator has collectives only, and
-/// its links cannot be measured.
+/// True if the communicator of a rank has messages between two ranks. The links of a communicator
+/// that has collectives only cannot be measured.
 template <class Rank>
 inline constexpr bool has_messages = ext::can_send_receive<typename Rank::communicator_type, float>;
 
-/// Measures the links between pairs of ranks, by messages between the two. All ranks return equal
-/// results.
+/// Measures the links between pairs of ranks, by messages between the two ranks of each pair. All
+/// ranks get equal results.
 ///
-/// The latency is half the time of a message of 4 bytes and its answer, so it is equal in both
-/// directions. The bandwidth in one direction is the size of a message of 16 MiB divided by the
-/// time until its answer of 4 bytes has arrived, less the latency of the answer.
+/// Two ranks have no common clock, so each rank measures by its own clock how long a message and
+/// its answer take. The latency is half of this time for messages of 4 bytes; the two ranks of a
+/// pair measure nearly the same latency. The bandwidth in one direction is measured by the sender
+/// of a message of 16 MiB, whose answer has 4 bytes. The time of the message is the time until the
+/// answer arrives, minus the latency of the answer. For example, if the answer arrives after 4.01
+/// ms and the latency is 10 us, the message took 4 ms, and the bandwidth is 4.2 GB/s.
 ///
 /// Errors: the errors of device and communicator.
 template <class Rank>
@@ -50,7 +53,8 @@ class link_measurement {
     rank.device().synchronize();
   }
 
-  /// Measures the pairs of all rounds, and fills in their elements of the matrices.
+  /// Measures the pairs of all rounds, round by round, in several passes through all rounds. Writes
+  /// the medians over the passes into the matrices; the numbers of pairs in no round remain.
   void measure(std::vector<pair_round> const& rounds, ext::machine::link_matrix& latencies,
                ext::machine::link_matrix& bandwidths) {
     auto const ranks = static_cast<std::size_t>(exchange_.ranks());
@@ -64,11 +68,12 @@ class link_measurement {
         if (int const partner = partner_in(round, exchange_.rank()); partner >= 0)
           measure_pair(partner, pairs[static_cast<std::size_t>(partner)]);
       }
-      // A disturbance of a tenth of a second must not slow down most passes of a pair.
+      // A pass takes at least 0.03 s, so that a disturbance of a tenth of a second slows down fewer
+      // than half of the passes.
       double const left = 0.03 - (seconds_now() - begin);
       if (left > 0) std::this_thread::sleep_for(std::chrono::duration<double>(left));
     }
-    std::vector<double> own;  // latency to each rank, bandwidth to each rank
+    std::vector<double> own;  // latency to each rank, then bandwidth to each rank
     for (auto const& one : pairs) own.push_back(median_of(one.latencies));
     for (auto const& one : pairs) {
       double const time = median_of(one.times), latency = median_of(one.latencies);
@@ -86,18 +91,20 @@ class link_measurement {
  private:
   static constexpr int passes = 7;
 
-  /// The measurements of a pair: the latency, and the time of a large message to the partner, in
-  /// each pass.
+  /// The measurements of this rank and a partner.
   struct pair_times {
-    int count = 0;  ///< the number of small messages in a turn
-    std::vector<double> latencies{}, times{};
+    int count = 0;  ///< the number of small messages in a pass; 0 before the first pass
+    std::vector<double> latencies{};  ///< the latency in each pass
+    std::vector<double> times{};      ///< the time of a large message to the partner in each pass
   };
 
-  /// Measures a pair once. Both ranks of the pair call it.
+  /// Measures the latency of a pair, and a large message in each direction, once. Both ranks of the
+  /// pair call the function at the same time.
   void measure_pair(int partner, pair_times& of) {
     bool const first = exchange_.rank() < partner;
     if (of.count == 0) {
-      // The first rank chooses the number of messages of a turn, and sends it.
+      // The rank with the lower number chooses the number of small messages in a pass, and sends it
+      // to the other one.
       for (bool const sends : {first, !first})
         (void)seconds_of_messages(partner, sends, 1, large_.size());
       (void)seconds_of_messages(partner, first, 1, small_count);
@@ -114,7 +121,9 @@ class link_measurement {
 
   static constexpr std::size_t small_count = 1;
 
-  /// Sends `count` messages, or receives them; each is answered by a message of one element.
+  /// Sends `count` messages of `elements` elements if `sends` is true, else receives them. An
+  /// answer of one element follows each message. Returns the seconds until the last answer has
+  /// arrived, or was sent.
   double seconds_of_messages(int partner, bool sends, int count, std::size_t elements) {
     auto& device = rank_.device();
     auto& world = rank_.world();
@@ -134,7 +143,7 @@ class link_measurement {
     return seconds_now() - begin;
   }
 
-  /// Returns the first rank's number, on both ranks.
+  /// Returns the number that the first rank of the pair gave, on both ranks.
   int agree(int partner, bool first, int number) {
     auto& device = rank_.device();
     float const own = static_cast<float>(number);

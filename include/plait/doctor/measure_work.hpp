@@ -23,33 +23,35 @@
 
 namespace plait::detail::doctor {
 
-/// Returns 64 product shapes with lengths from 32 to 4096, for each transposed operand. The shapes
-/// of a quick measurement have at most 2^27 multiplications; a full measurement has a grid.
+/// Returns 64 product shapes with lengths from 32 to 4096, each without a transposed operand and
+/// with either operand transposed: 192 products. `full`: a grid of four lengths; otherwise products
+/// of at most 2^27 multiplications, since larger ones take long on a processor.
 [[nodiscard]] std::vector<ext::product_shape> usual_products(bool full);
 
-/// Returns the geometric mean of the ranks' numbers, which is between the mean of the numbers and
-/// the inverse of the mean of their inverses.
+/// Returns the geometric mean of the ranks' numbers; 0 for no numbers. The mean of speeds and the
+/// inverse of the mean of times are then the same number.
 [[nodiscard]] double mean_of_ranks(std::vector<double> const& of_each);
 
 /// Measures products, attention, row-wise layers, the optimizer, copies and the start of an
-/// operation on all ranks: while all work, and while one rank of each host works. All ranks return
-/// equal results.
+/// operation on all ranks, while all ranks work. Measures one size of each again while only one
+/// rank of each host works. All ranks get equal results.
 ///
-/// Cost:   see doctor_options; memory for four operands of the largest product on each rank.
+/// Cost:   on each rank, four times the memory of the largest operand, and the memory of an
+///         optimizer's step.
 /// Errors: std::bad_alloc, and the errors of device and communicator.
 template <class Rank>
 class work_measurement {
   using device_type = typename Rank::device_type;
 
  public:
-  /// `turn`: the number of this rank among the ranks of its host; `turns`: the largest number of
-  /// ranks of a host.
+  /// `turn`: the number of this rank among the ranks of its host, from 0. `turns`: the number of
+  /// ranks of the host that has most of them.
   work_measurement(Rank& rank, rank_exchange<Rank>& exchange, int turn, int turns)
       : device_(rank.device()), exchange_(exchange), turn_(turn), turns_(turns) {}
 
-  /// Measures elements of type T and appends the results to `job` and `of`: the given products and,
-  /// if there are any, attention and the start of an operation; with `memory`, row-wise layers and
-  /// the optimizer.
+  /// Measures work on elements of type T, and appends the results to `job` and `of`. If there are
+  /// `shapes`, measures these products, attention and the start of an operation; if `memory` is
+  /// true, row-wise layers and the optimizer.
   template <class T>
   void measure(std::vector<ext::product_shape> const& shapes, bool memory,
                turn_limits const& limits, doctor_progress& progress, ext::measured_job& job,
@@ -61,7 +63,7 @@ class work_measurement {
     type.name = name;
 
     auto of_shapes = limits;
-    of_shapes.seconds /= 2;  // there are hundreds of shapes
+    of_shapes.seconds /= 2;  // there are some 200 products
     exchange_.meet();
     auto const seconds = seconds_of_works(device_, of_shapes, shapes.size(),
                                           [&](std::size_t i) { operands.product(shapes[i]); });
@@ -77,7 +79,7 @@ class work_measurement {
     measure_probes(all, limits, job);
   }
 
-  /// Measures copies in memory.
+  /// Measures copies within the device's memory.
   void measure_copies(turn_limits const& limits, doctor_progress& progress, ext::measured_job& job,
                       ext::machine& of) {
     progress.begin("copies");
@@ -93,7 +95,8 @@ class work_measurement {
     measure_probes(all, limits, job);
   }
 
-  /// Repeats the same work, about 50 ms, for `seconds`.
+  /// Measures how steady each rank is: repeats turns of the same work, about 50 ms each, for
+  /// `seconds`.
   void measure_turns(double seconds, doctor_progress& progress, ext::measured_job& job) {
     progress.begin("steadiness");
     work_operands<device_type, float> operands(device_, {});
@@ -149,8 +152,9 @@ class work_measurement {
                    [&type](double speed) { type.optimizer_bytes_per_second = speed; }});
   }
 
-  /// Measures all probes on all ranks, then on one rank of each host after the other. Appends the
-  /// speeds to `job`.
+  /// Measures all probes on all ranks at the same time, then on one rank of each host at a time.
+  /// Passes the mean speed of the ranks to each probe's keep(), and appends the speeds of the
+  /// probes that are compared to `job`.
   void measure_probes(std::vector<probe> const& all, turn_limits const& limits,
                       ext::measured_job& job) {
     std::vector<int> calls;

@@ -10,10 +10,11 @@
 
 namespace plait::detail::doctor {
 
-/// Pairs of ranks, the lower rank first, that are measured at the same time: no rank is in two.
+/// Pairs of ranks that are measured at the same time. No rank is in two pairs, and the lower rank
+/// of a pair is its first.
 using pair_round = std::vector<std::pair<int, int>>;
 
-/// The largest number of ranks of which all pairs are measured.
+/// The largest number of ranks of a job of which all pairs are measured.
 inline constexpr int most_ranks_of_all_pairs = 64;
 
 /// Returns rounds in which each pair of `ranks` meets once: a tournament. n ranks need n - 1 rounds
@@ -23,15 +24,17 @@ inline constexpr int most_ranks_of_all_pairs = 64;
 ///          another order.
 [[nodiscard]] std::vector<pair_round> tournament(std::vector<int> const& ranks);
 
-/// Returns the rounds for the ranks of a job, of which `hosts` has the names of the hosts: each
-/// pair once. Above most_ranks_of_all_pairs ranks, the pairs of each host, and the pairs of the
-/// first ranks of all hosts.
+/// Returns rounds for the ranks of a job, in which each pair meets once. If the job has more than
+/// most_ranks_of_all_pairs ranks, only two kinds of pairs meet: the pairs within each host, on all
+/// hosts at the same time, and then the pairs of the first ranks of all hosts.
+///
+/// `hosts`: the name of each rank's host.
 [[nodiscard]] std::vector<pair_round> rounds_of_job(std::vector<std::string> const& hosts);
 
-/// Returns rounds of one pair each, with the pairs of `rounds`.
+/// Returns the pairs of all rounds, each as a round of its own.
 [[nodiscard]] std::vector<pair_round> one_by_one(std::vector<pair_round> const& rounds);
 
-/// Returns the other rank of this rank's pair in a round; -1 if it is in none.
+/// Returns the other rank of a rank's pair in a round; -1 if the rank is in no pair.
 [[nodiscard]] int partner_in(pair_round const& round, int rank);
 
 }  // namespace plait::detail::doctor

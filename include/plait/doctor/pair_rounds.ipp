@@ -12,8 +12,9 @@
 namespace plait::detail::doctor {
 
 PLAIT_DECL std::vector<pair_round> tournament(std::vector<int> const& ranks) {
-  // The circle method: the first place stays, the others move on by one place from round to round,
-  // and opposite places meet. An odd number of ranks gets an empty place.
+  // The circle method. The ranks sit on a circle of places, and opposite places meet. From round to
+  // round, the rank at the first place stays, and all others move on by one place. If the number of
+  // ranks is odd, one place is empty (-1), and the rank opposite to it pauses.
   if (ranks.size() < 2) return {};
   std::vector<int> places = ranks;
   if (places.size() % 2 == 1) places.push_back(-1);

@@ -19,7 +19,8 @@
 namespace plait::detail::doctor {
 
 /// Exchanges numbers and texts between all ranks of a job, through the job's own communicator and
-/// the memory of its devices. All ranks make the same calls in the same order.
+/// the memory of its devices, so that it works with every backend. All ranks make the same calls in
+/// the same order.
 ///
 /// Errors: the errors of the communicator.
 template <class Rank>
@@ -30,6 +31,7 @@ class rank_exchange {
   [[nodiscard]] int ranks() const { return rank_.world_size(); }
   [[nodiscard]] int rank() const { return rank_.world_rank(); }
 
+  /// Returns after all ranks have called it, and the device has ended all work.
   void meet() {
     rank_.device().synchronize();
     rank_.world().barrier();
@@ -60,17 +62,19 @@ class rank_exchange {
                        received.begin() + std::ptrdiff_t(std::size_t(i + 1) * count));
     return out;
   }
+  /// Returns the number of each rank.
   [[nodiscard]] std::vector<double> of_all(double own) {
     std::vector<double> out;
     for (auto const& one : of_all(std::vector<double>{own})) out.push_back(one[0]);
     return out;
   }
+  /// Returns the largest number of a rank, on every rank.
   [[nodiscard]] double largest(double own) {
     auto const all = of_all(own);
     return *std::max_element(all.begin(), all.end());
   }
 
-  /// Returns the texts of all ranks, of any lengths.
+  /// Returns the text of each rank; the lengths may differ.
   [[nodiscard]] std::vector<std::string> of_all(std::string_view own) {
     auto const lengths = of_all(static_cast<double>(own.size()));
     auto const longest =
@@ -90,9 +94,10 @@ class rank_exchange {
     return of_all(rank() == 0 ? text : std::string_view())[0];
   }
 
-  /// Calls work() in turn `own` of `turns` turns; ranks with equal numbers work at the same time.
-  /// The others sleep for about `seconds`, the time of one call, so that they do not use processors
-  /// while they wait.
+  /// Calls work() once on each rank, in `turns` turns: a rank calls it in turn `own`, together with
+  /// all ranks of the same `own`. In the other turns the rank sleeps for `seconds`, about the time
+  /// of a call, and only then waits for the turn's end: a rank that waits may poll, and would use a
+  /// processor meanwhile.
   template <class Work>
   void in_turn(int own, int turns, double seconds, Work work) {
     for (int turn = 0; turn < turns; ++turn) {
@@ -108,11 +113,12 @@ class rank_exchange {
   typename Rank::device_type::arena room_{};
 };
 
-/// Returns the median seconds of turn(0), turn(1), up to turn(count - 1) on this rank. All ranks
-/// begin a turn at the same time, and have equal numbers of turns. turn(i) returns the seconds of
-/// one call.
+/// Returns the median of the seconds that turn(0), turn(1), up to turn(count - 1) return on this
+/// rank. All ranks begin a turn at the same time. If the turns of one rank are not close, all ranks
+/// have another turn, so they have equal numbers of turns.
 ///
-/// All have one turn, then all have another one, and so on; see seconds_of_works.
+/// All of turn(0) to turn(count - 1) are called once, then all are called again, and so on; see
+/// seconds_of_works().
 template <class Rank, class Turn>
 std::vector<double> seconds_together(rank_exchange<Rank>& exchange, turn_limits const& limits,
                                      std::size_t count, Turn turn) {
@@ -128,7 +134,7 @@ std::vector<double> seconds_together(rank_exchange<Rank>& exchange, turn_limits 
     bool const may_repeat = done < limits.most_turns && seconds_now() < limits.repeat_until;
     for (std::size_t i = 0; i < count; ++i)
       if (!may_repeat || are_close(turns[i])) goes_on[i] = 0;
-    // A turn goes on for all ranks if it goes on for one.
+    // All ranks have another turn if one of them needs it.
     auto const all = exchange.of_all(goes_on);
     for (auto const& one : all)
       for (std::size_t i = 0; i < count; ++i) goes_on[i] = std::max(goes_on[i], one[i]);

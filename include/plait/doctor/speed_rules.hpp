@@ -12,27 +12,24 @@
 
 namespace plait::ext {
 
-/// Compares the measured speeds of a job's ranks and links, and returns a finding for each that is
-/// slow. All findings have the severity `slow`. A list of measurements that is empty, and a number
-/// that is 0, was not measured and gives no finding.
+/// Compares the measured speeds of a job's ranks and links, and returns findings about the slow
+/// ones. All findings have the severity `slow`. An empty list, and a number that is 0, was not
+/// measured and gives no finding.
 ///
 /// - `slow-rank`: a rank below 0.9 of the median of all ranks at a kind of work, while all ranks
 ///   work. If there are two middle values, the median is the faster one, so that a slow rank of two
 ///   is found. A rank has one finding, which begins with its slowest kind of work.
-/// - `slow-together`: ranks that reach less than 0.9 of their own speed in products while all ranks
-///   work. A host has one finding. Work that the memory limits is not compared, because it is
-///   slower together on most machines.
-/// - `slow-pair`: two ranks whose bandwidth is below 0.8 of the median of its kind, or whose
-/// latency
-///   is above 1 / 0.8 of the median and at least 10 us greater. (A message between neighbouring
-///   cores takes a few microseconds less than a message between sockets, and so a ratio alone would
-///   find healthy links.) Links within hosts are one kind, and links between hosts are another. The
-///   median of a kind is the median over ranks of each
-///   rank's median pair. If the pair was measured again while no other pair sent, it must be slow
-///   then, too. Both directions together have one finding. If all pairs of a rank within its host,
-///   or with other hosts, are slow, the rank has one finding for all of them.
+/// - `slow-together`: ranks whose speed in products, while all ranks work, is below 0.9 of their
+///   speed alone. A host has one finding. Only products are compared: the memory limits most other
+///   kinds of work, which are therefore slower together on most machines.
+/// - `slow-pair`: two ranks whose bandwidth is below 0.8 of the median, or whose latency is above
+///   1 / 0.8 of the median and at least 10 us longer. Links within hosts have one median, and links
+///   between hosts have another; see detail::doctor::link_numbers. If the pair was measured again
+///   while no other pair sent, it must be slow then, too. Both directions together have one
+///   finding. If all pairs of a rank within its host, or all its pairs with other hosts, are slow,
+///   the rank has one finding for all of them.
 /// - `slow-host`: all pairs between two hosts, all pairs of a host and every other host, or all
-///   pairs within one of several hosts, at least two, are slow. It replaces `slow-pair`.
+///   pairs within one of several hosts are slow, at least two pairs. It replaces `slow-pair`.
 /// - `shared-link`: pairs that are slow while all pairs send and are not slow while no other pair
 ///   sends. Pairs of a host, of two hosts, or of a rank have one finding, as above. It says how
 ///   many ranks share the link: within a host, all ranks of these pairs; between hosts, the ranks
@@ -55,20 +52,21 @@ namespace plait::ext {
 /// Threads: any.
 [[nodiscard]] [[gnu::cold]] std::vector<finding> check_speeds(measured_job const& of);
 
-/// Returns the better number of two measurements of a job for each rank and each pair. A rank or a
-/// link that is slow in the result was slow both times; a disturbance is in only one of them.
+/// Returns, for each rank and each pair, the better number of two measurements of a job. A rank or
+/// a link that is slow in the result was slow in both measurements. A short disturbance is in only
+/// one of them, so it is not in the result.
 ///
-/// `a`, `b`: measurements of the same ranks. Work of which only one has numbers is taken from that.
-/// Of the turns of a rank, those that lost less time are better. Of the use of processors by
-/// others, the result has the greater.
+/// `a`, `b`: measurements of the same ranks. If only one of them has a number, the result has this
+/// number. The better turns of a rank are the turns that lost less time. Only the use of processors
+/// by others is the greater one, because it says how far the measurements can be trusted.
 ///
 /// Errors:  std::bad_alloc.
 /// Threads: any.
 [[nodiscard]] [[gnu::cold]] measured_job better_of(measured_job const& a, measured_job const& b);
 
 /// Returns the pairs (sender, receiver) of ranks that were slow while all pairs sent, in ascending
-/// order. The rules need a measurement of these pairs while no other pair sends. `hosts` has the
-/// host of each rank.
+/// order. check_speeds() can tell slow pairs from pairs that share a link if they are measured
+/// again while no other pair sends. `hosts` has the host of each rank.
 ///
 /// Cost:    about as many steps as there are pairs of ranks.
 /// Errors:  as for check_speeds().

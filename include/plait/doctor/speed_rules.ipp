@@ -15,7 +15,7 @@
 
 namespace plait::detail::doctor {
 
-/// A kind of work that is slow, as a share of the expected speed.
+/// A kind of work at which a rank is slow, and its share of the expected speed.
 struct slow_work {
   ext::measured_work const* work = nullptr;
   double share = 1;

@@ -15,28 +15,36 @@ namespace plait::detail::doctor {
 
 /// The number and the length of the turns in which work is measured. A turn repeats the work as
 /// often as fits into `seconds`, at least once.
+///
+/// `turns` turns are measured. If they are not close (see are_close()), for example because another
+/// program has run, more turns are added until they are, but at most up to `most_turns` turns in
+/// all and up to the time `repeat_until`.
 struct turn_limits {
   int turns = 5;
-  /// Turns that differ by more than 3 % from their median are repeated, up to this number.
   int most_turns = 15;
   double seconds = 2e-3;
-  double repeat_until = 1e300;  ///< the time of seconds_now() from which turns are not repeated
+  double repeat_until = 1e300;  ///< a time of seconds_now(), after which no turns are added
 };
 
 /// Returns the middle value, or the mean of the two middle values; 0 for no values.
 [[nodiscard]] double median_of(std::vector<double> values);
 
-/// Returns true if the middle half of the values is within 3 % of their median.
+/// Returns true if the middle half of the values spreads over at most 6 % of their median. The
+/// quarters with the smallest and the greatest values do not matter: of the five values 1, 1.02,
+/// 0.98, 1.01 and 5, it looks at 1, 1.01 and 1.02. True for fewer than two values.
 [[nodiscard]] bool are_close(std::vector<double> values);
 
-/// Returns median, 99th percentile and lost time of a rank's turns of equal work.
+/// Returns the median, the 99th percentile and the lost part of the seconds of a rank's turns of
+/// equal work.
 [[nodiscard]] ext::measured_turns turns_of(std::vector<double> seconds);
 
+/// Returns the time of a clock that is never set, in seconds.
 [[nodiscard]] inline double seconds_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-/// Returns the seconds of `count` calls of work() on an idle device, and waits for their end.
+/// Waits until the device is idle, calls work() `count` times, and returns the seconds until the
+/// device has ended this work.
 template <class Device, class Work>
 double seconds_of_turn(Device& device, int count, Work& work) {
   device.synchronize();
@@ -46,8 +54,9 @@ double seconds_of_turn(Device& device, int count, Work& work) {
   return seconds_now() - begin;
 }
 
-/// Returns the number of calls of work() in a turn, from the fastest of three calls after a first
-/// call, which may allocate.
+/// Returns the number of calls of work() in a turn, from 1 to 10^6. Calls work() four times and
+/// computes the number from the fastest of the last three calls, because the first call may
+/// allocate memory.
 template <class Device, class Work>
 int calls_in_turn(Device& device, turn_limits const& limits, Work& work) {
   (void)seconds_of_turn(device, 1, work);
@@ -57,9 +66,12 @@ int calls_in_turn(Device& device, turn_limits const& limits, Work& work) {
                     1'000'000);
 }
 
-/// Returns the median seconds of work(0), work(1), up to work(count - 1). All works have one turn,
-/// then all have another one, and so on, so that a disturbance of a tenth of a second slows down
-/// one turn of many works and not all turns of one.
+/// Returns the median seconds of a call of work(0), of work(1), and so on up to work(count - 1).
+///
+/// All of them have one turn, then all have another one, and so on. For example, 100 products have
+/// turns of 1 ms, and another program runs for 100 ms. It slows down one of the turns of each
+/// product, which does not change the median of five turns. If each product had its five turns one
+/// after the other, it would slow down all turns of 20 products.
 template <class Device, class Work>
 std::vector<double> seconds_of_works(Device& device, turn_limits const& limits, std::size_t count,
                                      Work work) {

@@ -24,20 +24,23 @@
 
 namespace plait::detail::doctor {
 
-/// Sizes of the work in which ranks are measured, large enough to hide the start of an operation.
+/// The sizes of the work in which the speeds of ranks are measured and compared. They are so large
+/// that the start of an operation takes hardly any of the time.
 struct work_sizes {
-  std::size_t product;  ///< rows, columns and inner
-  std::size_t rows;     ///< the rows of a layer of 1024 columns
-  std::size_t sequence, batch, heads;
-  std::size_t parameters;  ///< the parameters of an optimizer's step
+  std::size_t product;                 ///< the rows, the columns and the inner length of a product
+  std::size_t rows;                    ///< the rows of a row-wise layer, which has 1024 columns
+  std::size_t sequence, batch, heads;  ///< the sizes of an attention
+  std::size_t parameters;              ///< the number of parameters in an optimizer's step
   std::size_t copy_bytes;
 };
 inline constexpr work_sizes sizes_on_processor{384, 2048, 256, 1, 4, 1 << 20, 1 << 25};
 inline constexpr work_sizes sizes_on_gpu{4096, 32768, 2048, 4, 16, 1 << 25, 1 << 28};
 
-/// Work that is repeated to measure its speed. One call() does `units` of work: floating-point
-/// operations, bytes, or operations. keep() gets the mean speed of the ranks, in units per second.
-/// Ranks are compared unless `is_compared` is false, as for work that takes nanoseconds.
+/// Work that is repeated to measure its speed. One call() does `units` units of work:
+/// floating-point operations, bytes, or starts of operations. keep() gets the mean speed of the
+/// ranks, in units per second. The speeds of ranks are compared if `is_compared` is true. It is
+/// false for the start of an operation: this takes some nanoseconds, which differ between ranks
+/// without a fault.
 struct probe {
   std::string name{};
   double units = 1;
@@ -46,7 +49,8 @@ struct probe {
   bool is_compared = true;
 };
 
-/// Operands in a device's memory, and the work on elements of type T that a training step has.
+/// Operands in a device's memory, and the kinds of work on elements of type T that a training step
+/// consists of. The functions put their work into the queue of the device.
 template <class Device, class T>
 class work_operands {
  public:
@@ -55,14 +59,14 @@ class work_operands {
   static constexpr std::size_t columns = 1024;
   static constexpr std::array<std::size_t, 2> head_widths{64, 128};
 
-  /// `shapes`: the products that product() will be called with.
+  /// `shapes`: the products with which product() will be called. Products of `sizes` need no entry.
   work_operands(Device& device, std::vector<ext::product_shape> const& shapes) : device_(device) {
     std::size_t largest = std::max({sizes.product * sizes.product, sizes.rows * columns,
                                     sizes.batch * sizes.sequence * sizes.heads * 128});
     for (auto const& [rows, columns_of, inner, transposed] : shapes)
       largest = std::max({largest, rows * columns_of, rows * inner, inner * columns_of});
-    // The operands begin at different offsets in a page: some processors are slow at reading and
-    // writing at equal offsets in turn.
+    // The operands begin at different offsets in a page of 4096 bytes: on some processors, a read
+    // waits for an earlier write at the same offset of another page (4K aliasing).
     std::size_t const bytes = (largest * sizeof(T) + 4095) / 4096 * 4096 + 1088;
     memory_ = device.allocate(4 * bytes);
     auto* next = memory_.data();
@@ -101,7 +105,7 @@ class work_operands {
                 shape);
   }
   void optimizer_step() const { queue().adamw(arena_, ext::adamw_constants{}, numbers_); }
-  /// Returns the first elements of the result of the last product, layer or attention.
+  /// Returns the first `count` elements of the result of the last product, layer or attention.
   [[nodiscard]] std::vector<T> result(std::size_t count) const {
     std::vector<T> out(count);
     device_.synchronize();
@@ -111,17 +115,20 @@ class work_operands {
   }
   void smallest_operation() const { queue().fill(T(0.01f), c_, 1); }
 
-  /// The floating-point operations of a causal attention: for each query and each key that it sees,
-  /// a multiplication and an addition for each element of a head, in both products.
+  /// Returns the floating-point operations of a causal attention. It has two products, of queries
+  /// with keys and of weights with values. Each needs a multiplication and an addition for each
+  /// pair of a query and a key that it sees, and for each element of a head.
   [[nodiscard]] static double flop_of_attention(std::size_t head_width) {
     double const pairs = double(sizes.sequence) * double(sizes.sequence + 1) / 2;
     return 4 * pairs * double(sizes.batch * sizes.heads * head_width);
   }
+  /// Returns the bytes of row_wise(), which reads a matrix and writes another one.
   [[nodiscard]] static double bytes_of_rows() {
     return 2.0 * double(sizes.rows * columns * sizeof(T));
   }
-  /// The optimizer reads a parameter, a gradient and two states, and writes a parameter, two states
-  /// and perhaps a copy.
+  /// Returns the bytes of optimizer_step(). For each parameter, it reads the parameter, its
+  /// gradient and two states, and writes the parameter and both states. For bfloat16, whose
+  /// parameters are floats, it also writes a copy of the parameter as bfloat16.
   [[nodiscard]] static double bytes_of_step() {
     double const copy = std::is_same_v<T, parameter> ? 0 : sizeof(T);
     return double(sizes.parameters) * (7 * sizeof(parameter) + copy);
