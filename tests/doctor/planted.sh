@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# plait-doctor finds faults that are planted in a job of two processes, each with the right rank and cause, and does
-# not find them without; and it ends with exit code 3, in time and with a sentence, if a rank does not come or dies.
+# Plants faults in a job of two processes, and checks that plait-doctor finds each of them with the right rank and cause,
+# and does not find them in a job without faults. If a rank does not come or is killed, plait-doctor must end in time with
+# exit code 3 and with a sentence.
 #   [TIMES=N] planted.sh quiet|jobs SCRATCH_DIR THREADS GLOO|none [MPI MPIRUN]
-# quiet: the fault that is found only while no other process is busy; jobs: all others.
+# THREADS, GLOO and MPI are the programs plait-doctor-<backend>. quiet: tests a busy loop, for which no other process may
+# be busy; jobs: tests all other faults.
 set -uo pipefail
 export LC_ALL=C
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)"
@@ -17,13 +19,14 @@ complain() {
   printf 'planted.sh: %s: %s; output: %s\n' "$what" "$*" "$(cat out err 2>/dev/null)" >&2
   failures=$((failures + 1))
 }
-# doctor CODE ARGUMENT...: starts two ranks, and compares the exit code; 01 stands for 0 or 1.
+# doctor CODE ARGUMENT...: runs scripts/doctor, and compares its exit code; CODE 01 means 0 or 1.
 doctor() {
   local expected="$1" code=0
   shift
   timeout 120 "$root/scripts/doctor" "$@" >out 2>err </dev/null || code=$?
   [[ $expected == *$code* ]] || complain "exit code $code, not one of $expected"
 }
+# finds ID TEXT, finds_no ID TEXT: looks for a finding in the report; both words are regular expressions.
 finds() { grep -qE -- "^[a-z]+: \[$1\] $2" out || complain "no finding '$1' '$2'"; }
 finds_no() { ! grep -qE -- "^[a-z]+: \[$1\] $2" out || complain "a finding '$1' '$2'"; }
 
@@ -38,7 +41,8 @@ if ((${#cpus[@]} < 2)); then
   exit 0
 fi
 
-# A program that binds each rank to a processor: the first word for rank 0, the second for rank 1.
+# binding CPUS0 CPUS1 PROGRAM FILE: writes a script FILE, which writes its process number into pid.RANK, and becomes
+# PROGRAM on the processors CPUS0 if it is rank 0, else on CPUS1.
 binding() {
   printf '%s\n' '#!/bin/sh' "set -- $1 $2 \"\$@\"" 'case "${PLAIT_RANK:-${OMPI_COMM_WORLD_RANK:-$PMI_RANK}}" in
 0) cpus="$1" ;;
@@ -48,11 +52,11 @@ esac' "shift 2" "echo \$\$ >pid.\${PLAIT_RANK:-\${OMPI_COMM_WORLD_RANK:-\$PMI_RA
   chmod +x "$4"
 }
 
-# busy_loop BACKEND: as above, with the arguments in `start`.
+# busy_loop BACKEND: plants a busy process on the processor of rank 1. `start` has the arguments that start two ranks.
 busy_loop() {
   local backend="$1" loop
   what="$backend, a busy loop on the processor of rank 1"
-  # Without an external program, so that the name of the process is the shell's.
+  # The loop starts no other program, so that one process is busy all the time.
   taskset -c "${cpus[1]}" sh -c 'while :; do :; done' &
   loop=$!
   doctor 1 "${start[@]}" ./bound --only links,settings
@@ -67,7 +71,7 @@ busy_loop() {
   finds_no busy-cpu ''
 }
 
-# faults BACKEND PROGRAM [OPTION]...: plants each fault in two processes.
+# faults BACKEND PROGRAM [OPTION]...: plants each fault in a job of two processes. OPTION: more options of scripts/doctor.
 faults() {
   local backend="$1" program="$2"
   shift 2
@@ -110,12 +114,12 @@ faults() {
   doctor 3 "${start[@]}" ./bound --only links --full
   wait $!
   ((SECONDS - begin < 40)) || complain "it took $((SECONDS - begin)) s"
-  # mpirun may end before a rank that it has killed.
+  # mpirun may end earlier than a rank that it has killed.
   for ((tries = 0; tries < 500; ++tries)); do kill -0 "$(cat pid.0)" 2>/dev/null || break; sleep 0.01; done
   ((tries < 500)) || complain "rank 0 still runs"
 }
 
-# A quota of half a processor for a job with ranks that are threads, if this process may make a control group.
+# Gives a job whose ranks are threads a quota of half a processor, if this process may make a control group.
 quota() {
   local group
   what="a quota of half a processor"

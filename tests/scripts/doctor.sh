@@ -64,8 +64,8 @@ done
 for number in 0 -1 2.5 65537 123456 two; do
   doctor 2 0 -n "$number" && says "-n needs a whole number from 1 to 65536, the number of ranks; got '$number'"
 done
-doctor 2 0 --program missing && says "--program 'missing' is no program"
-doctor 2 0 --program "$PWD" && says "--program '.*' is no program"
+doctor 2 0 --program missing && says "--program 'missing' is not a program: it must be a file that may be executed"
+doctor 2 0 --program "$PWD" && says "--program '.*' is not a program: it must be a file that may be executed"
 doctor 2 0 --program program --build && says "--build and --program contradict each other; leave one out"
 doctor 2 0 --program program --mpirun mpirun && says "--mpirun needs --backend mpi, not 'threads'"
 doctor 0 0 --help && grep -qF -e "--program FILE" out || complain "--help"
