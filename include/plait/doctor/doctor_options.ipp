@@ -266,7 +266,7 @@ PLAIT_DECL doctor_options doctor_options_of(int count, char const* const* words)
 PLAIT_DECL std::string_view doctor_help() {
   return R"(plait-doctor checks and measures the machines of a job: settings, products, memory and links.
 Start it as you start the job, with the same launcher and the same number of ranks.
-  --quick               the default: at most 20 s for 2 ranks, 60 s for 8
+  --quick               the default: usually at most 20 s for 2 ranks, 60 s for 8
   --full                larger sizes, and more turns of each measurement
   --only PART,PART,...  measure or check only some of products,memory,links,settings (all)
   --products FILE       measure further products, a line 'ROWS COLUMNS INNER none|a|b' for each;
