@@ -75,7 +75,12 @@ function(plait_add_doctor name backend)
                                 .timeout = options.timeout,
                                 .start_timeout = options.timeout,
                                 .flight_record = \"off\"}")
-    set(facts "")
+    # The variables from which plait::gloo() takes the interface.
+    set(facts "
+    for (char const* const name : {\"GLOO_SOCKET_IFNAME\", \"PLAIT_INTERFACE\"})
+      if (char const* const text = std::getenv(name); text != nullptr && text[0] != 0)
+        request.interface = text;
+    ")
     if(backend STREQUAL "mpi")
       set(facts "
     char version[MPI_MAX_LIBRARY_VERSION_STRING] = \"\";
@@ -93,8 +98,9 @@ function(plait_add_doctor name backend)
     set(facts "
     int cuda = 0, nccl = 0, device = 0;
     char bus[32] = \"\";
-    if (cudaRuntimeGetVersion(&cuda) == cudaSuccess) request.cuda = std::to_string(cuda);
-    if (ncclGetVersion(&nccl) == ncclSuccess) request.nccl = std::to_string(nccl);
+    if (cudaRuntimeGetVersion(&cuda) == cudaSuccess) request.cuda = std::to_string(cuda / 1000) + \".\" + std::to_string(cuda % 1000 / 10);
+    if (ncclGetVersion(&nccl) == ncclSuccess) request.nccl = std::to_string(nccl / 10000) + \".\" + std::to_string(nccl / 100 % 100) +
+                     \".\" + std::to_string(nccl % 100);
     if (cudaGetDevice(&device) == cudaSuccess &&
         cudaDeviceGetPCIBusId(bus, sizeof bus, device) == cudaSuccess)
       request.gpu_bus = bus;
@@ -114,6 +120,7 @@ function(plait_add_doctor name backend)
   set(source "${CMAKE_CURRENT_BINARY_DIR}/${name}.${language}")
   file(CONFIGURE OUTPUT "${source}" @ONLY CONTENT "// plait_add_doctor has written this file.
 #include <cstddef>
+#include <cstdlib>
 #include <string>
 #include <string_view>
 

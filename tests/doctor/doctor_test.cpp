@@ -114,7 +114,7 @@ TEST(doctor, reports_the_rest_if_a_rank_fails) {
   EXPECT_NE(missing[0].text().find("while links were measured: rank 2 has ended"),
             std::string::npos)
       << missing[0].text();
-  EXPECT_FALSE(found.with("shared-cpu").empty()) << found.text();  // 4 ranks, and 2 processors
+  EXPECT_EQ(found.results.settings.size(), 4u);
   EXPECT_FALSE(found.results.of.collectives.empty());
 }
 

@@ -141,7 +141,11 @@ class doctor_run {
     launch(of_.backend, all, "while the ranks met", [&](rank_type& rank) { begin(rank); });
     measure_speeds(all, false);
     auto& own = own_state();
-    if (own.is_quiet && !own.results.findings.empty()) measure_again(all);
+    auto const& found = own.results.findings;
+    bool const is_slow = std::any_of(found.begin(), found.end(), [](auto const& one) {
+      return one.severity == ext::finding_severity::slow;
+    });
+    if (own.is_quiet && is_slow) measure_again(all);
     auto& results = own.results;
     if (only_.settings) {
       auto settings = ext::check_settings(results.settings);
@@ -239,7 +243,10 @@ class doctor_run {
       one.results = std::move(first[i]);
       one.results.settings = std::move(settings);
       one.results.job = better;
-      one.results.findings.clear();
+      auto& found = one.results.findings;
+      found.erase(std::remove_if(found.begin(), found.end(),
+                                 [](auto const& each) { return each.id != "not-measured"; }),
+                  found.end());
     }
     judge();
   }
@@ -326,19 +333,21 @@ class doctor_run {
     auto const own = static_cast<std::size_t>(rank.world_rank());
     auto const numbers = numbers_on_hosts(state.results.job.hosts);
     std::vector<ext::rank_place> places;
+    bool sees_all = true;
     for (auto const& one : settings) {
       if (one.host != settings[own].host) continue;
-      auto& place = places.emplace_back();
-      place.process = one.process;
-      // A place without processors makes the use unknown. So does a process that this rank cannot
-      // see, because the process is in another pid name space.
-      if (one.cpus.is_known() && one.pid_namespace == settings[own].pid_namespace)
-        place.cpus = one.cpus.value();
+      sees_all &= one.pid_namespace == settings[own].pid_namespace;
+      // A place without processors makes the use unknown.
+      places.push_back({one.process, one.cpus.is_known() ? one.cpus.value() : std::vector<int>()});
     }
     // All ranks of a host use the numbers from the snapshots of its first rank. Snapshots of other
     // ranks would differ a little, and ranks that share processors would have unequal numbers.
     std::vector<std::vector<ext::processor_use>> of_first;
-    auto const use = ext::use_between(before, after, places);
+    auto use = ext::use_between(before, after, places);
+    if (!sees_all)
+      for (auto& one : use)
+        one.others = ext::reading<double>::unknown(
+            "ranks of this host are in containers with process numbers of their own");
     for (auto const& text : exchange.of_all(numbers[own] == 0 ? ext::to_text(use) : std::string()))
       of_first.push_back(text.empty() ? std::vector<ext::processor_use>()
                                       : ext::processor_use_from_text(text));
