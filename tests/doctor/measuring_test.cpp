@@ -181,6 +181,20 @@ TEST(mean_of_ranks, is_the_geometric_mean) {
   EXPECT_NEAR(doctor::mean_of_ranks({3, 3, 3}), 3, 1e-12);
 }
 
+TEST(work_of_kinds, has_geometric_means) {
+  doctor::work_of_kinds work;
+  work.add("products", {1e9, 4e9}, {2e9, 4e9});
+  work.add("attention", {5, 5}, {7, 7});
+  work.add("products", {4e9, 4e9}, {8e9, 4e9});
+  auto const means = work.means();
+  ASSERT_EQ(means.size(), 2u);
+  EXPECT_EQ(means[0].name, "products");
+  EXPECT_NEAR(means[0].together[0], 2e9, 1);
+  EXPECT_NEAR(means[0].together[1], 4e9, 1);
+  EXPECT_NEAR(means[0].alone[0], 4e9, 1);
+  EXPECT_NEAR(means[1].alone[1], 7, 1e-9);
+}
+
 // ---- Links --------------------------------------------------------------------------------------
 
 TEST(link_measurement, measures_the_pairs_of_its_rounds) {

@@ -83,7 +83,7 @@ class link_numbers {
   [[nodiscard]] double alone(std::size_t from, std::size_t to) const {
     return alone_.empty() ? 0 : alone_[from][to];
   }
-  /// Returns the median of the pair's kind; 0 if the kind has fewer than two measured numbers.
+  /// Returns the median of the pair's kind; 0 if the kind has fewer than two measured pairs.
   [[nodiscard]] double median(std::size_t from, std::size_t to) const {
     return medians_[kind(from, to)];
   }

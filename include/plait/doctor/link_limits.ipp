@@ -85,7 +85,8 @@ PLAIT_DECL link_numbers::link_numbers(ext::machine::link_matrix const& of,
       auto const which = kind(rank, other);
       for (double const each : {of[rank][other], of[other][rank]})
         if (each > 0) own[which].push_back(each);
-      if (of[rank][other] > 0) ++pairs[which];
+      // Both directions of a pair are one pair.
+      if (rank < other && (of[rank][other] > 0 || of[other][rank] > 0)) ++pairs[which];
     }
     for (std::size_t which = 0; which < 2; ++which)
       if (!own[which].empty()) of_ranks[which].push_back(faster_median(own[which], more_is_faster));

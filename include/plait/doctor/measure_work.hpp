@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -32,6 +33,20 @@ namespace plait::detail::doctor {
 /// inverse of the mean of times are then the same number.
 [[nodiscard]] double mean_of_ranks(std::vector<double> const& of_each);
 
+/// The speeds of ranks in several kinds of work. The speed of a kind is the geometric mean of all
+/// that were added, which depends less on the pages of memory that a rank happens to have than each
+/// of them.
+class work_of_kinds {
+ public:
+  void add(std::string_view kind, std::vector<double> const& together,
+           std::vector<double> const& alone);
+  [[nodiscard]] std::vector<ext::measured_work> means() const;
+
+ private:
+  std::vector<ext::measured_work> logarithms_{};  // sums of logarithms
+  std::vector<int> counts_{};
+};
+
 /// Measures products, attention, row-wise layers, the optimizer, copies and the start of an
 /// operation on all ranks, while all ranks work. Measures one size of each again while only one
 /// rank of each host works. All ranks get equal results.
@@ -54,8 +69,7 @@ class work_measurement {
   /// true, row-wise layers and the optimizer.
   template <class T>
   void measure(std::vector<ext::product_shape> const& shapes, bool memory,
-               turn_limits const& limits, doctor_progress& progress, ext::measured_job& job,
-               ext::machine& of) {
+               turn_limits const& limits, doctor_progress& progress, ext::machine& of) {
     std::string const name = std::is_same_v<T, bfloat16> ? "bfloat16" : std::string(type_name<T>());
     progress.begin(concat({"products and layers of ", name}));
     work_operands<device_type, T> operands(device_, shapes);
@@ -63,7 +77,7 @@ class work_measurement {
     type.name = name;
 
     auto of_shapes = limits;
-    of_shapes.seconds /= 2;  // there are some 200 products
+    of_shapes.seconds /= 4;  // there are some 200 products
     exchange_.meet();
     auto const seconds = seconds_of_works(device_, of_shapes, shapes.size(),
                                           [&](std::size_t i) { operands.product(shapes[i]); });
@@ -76,12 +90,14 @@ class work_measurement {
     std::vector<probe> all;
     if (!shapes.empty()) add_products(operands, type, all);
     if (memory) add_memory(operands, type, all);
-    measure_probes(all, limits, job);
+    measure_probes(all, limits);
   }
 
+  /// Returns the speeds of ranks that the rules compare, of everything measured so far.
+  [[nodiscard]] std::vector<ext::measured_work> work() const { return work_.means(); }
+
   /// Measures copies within the device's memory.
-  void measure_copies(turn_limits const& limits, doctor_progress& progress, ext::measured_job& job,
-                      ext::machine& of) {
+  void measure_copies(turn_limits const& limits, doctor_progress& progress, ext::machine& of) {
     progress.begin("copies");
     std::size_t const bytes = work_operands<device_type, float>::sizes.copy_bytes;
     auto const memory = device_.allocate(2 * bytes);
@@ -89,10 +105,10 @@ class work_measurement {
     auto* const to = from + bytes;
     device_.on(stream::compute).copy_bytes(from, to, bytes);  // the first use of a page is slow
     std::vector<probe> all;
-    all.push_back({"copies", 2.0 * double(bytes),
+    all.push_back({"memory-bound work", 2.0 * double(bytes),
                    [&] { device_.on(stream::compute).copy_bytes(from, to, bytes); },
                    [&](double speed) { of.memory_bytes_per_second = speed; }});
-    measure_probes(all, limits, job);
+    measure_probes(all, limits);
   }
 
   /// Measures how steady each rank is: repeats turns of the same work, about 50 ms each, for
@@ -124,7 +140,7 @@ class work_measurement {
                            ext::machine::element_type& type, std::vector<probe>& out) {
     using sizes = work_operands<device_type, T>;
     auto const side = sizes::sizes.product;
-    out.push_back({concat({"products of ", type.name}), 3 * flop_of({side, side, side}),
+    out.push_back({"products", 3 * flop_of({side, side, side}),
                    [&operands, side] {
                      using transposed = ext::transposed_operand;
                      for (auto const one : {transposed::none, transposed::a, transposed::b})
@@ -132,31 +148,27 @@ class work_measurement {
                    },
                    [](double) {}});
     for (std::size_t const width : sizes::head_widths)
-      out.push_back({concat({"attention of ", type.name, " with heads of width ", width}),
-                     sizes::flop_of_attention(width),
+      out.push_back({"attention", sizes::flop_of_attention(width),
                      [&operands, width] { operands.attention(width); },
                      [&type, width](double speed) { type.attentions.push_back({width, speed}); }});
-    out.push_back({concat({"starts of operations on ", type.name}), 1,
-                   [&operands] { operands.smallest_operation(); },
-                   [&type](double speed) { type.seconds_per_operation = 1 / speed; }, false});
+    out.push_back({"", 1, [&operands] { operands.smallest_operation(); },
+                   [&type](double speed) { type.seconds_per_operation = 1 / speed; }});
   }
   template <class T>
   static void add_memory(work_operands<device_type, T>& operands, ext::machine::element_type& type,
                          std::vector<probe>& out) {
     using sizes = work_operands<device_type, T>;
-    out.push_back({concat({"row-wise layers of ", type.name}), sizes::bytes_of_rows(),
+    out.push_back({"memory-bound work", sizes::bytes_of_rows(),
                    [&operands] { operands.row_wise(); },
                    [&type](double speed) { type.row_bytes_per_second = speed; }});
-    out.push_back({concat({"the optimizer for ", type.name}), sizes::bytes_of_step(),
+    out.push_back({"memory-bound work", sizes::bytes_of_step(),
                    [&operands] { operands.optimizer_step(); },
                    [&type](double speed) { type.optimizer_bytes_per_second = speed; }});
   }
 
   /// Measures all probes on all ranks at the same time, then on one rank of each host at a time.
-  /// Passes the mean speed of the ranks to each probe's keep(), and appends the speeds of the
-  /// probes that are compared to `job`.
-  void measure_probes(std::vector<probe> const& all, turn_limits const& limits,
-                      ext::measured_job& job) {
+  /// Passes the mean speed of the ranks to each probe's keep(), and the speeds to `work_`.
+  void measure_probes(std::vector<probe> const& all, turn_limits const& limits) {
     std::vector<int> calls;
     for (auto const& one : all) calls.push_back(calls_in_turn(device_, limits, one.call));
     auto const begin = seconds_now();
@@ -174,17 +186,18 @@ class work_measurement {
     }
     auto const together_of_all = exchange_.of_all(together), alone_of_all = exchange_.of_all(alone);
     for (std::size_t i = 0; i < all.size(); ++i) {
-      ext::measured_work work{.name = all[i].name};
-      for (auto const& one : together_of_all) work.together.push_back(one[i]);
-      for (auto const& one : alone_of_all) work.alone.push_back(one[i]);
-      all[i].keep(mean_of_ranks(work.together));
-      if (all[i].is_compared) job.work.push_back(std::move(work));
+      std::vector<double> speeds, speeds_alone;
+      for (auto const& one : together_of_all) speeds.push_back(one[i]);
+      for (auto const& one : alone_of_all) speeds_alone.push_back(one[i]);
+      all[i].keep(mean_of_ranks(speeds));
+      if (!all[i].kind.empty()) work_.add(all[i].kind, speeds, speeds_alone);
     }
   }
 
   device_type& device_;
   rank_exchange<Rank>& exchange_;
   int turn_, turns_;
+  work_of_kinds work_{};
 };
 
 }  // namespace plait::detail::doctor

@@ -43,4 +43,28 @@ PLAIT_DECL double mean_of_ranks(std::vector<double> const& of_each) {
   return of_each.empty() ? 0 : std::exp(sum / double(of_each.size()));
 }
 
+PLAIT_DECL void work_of_kinds::add(std::string_view kind, std::vector<double> const& together,
+                                   std::vector<double> const& alone) {
+  std::size_t i = 0;
+  while (i < logarithms_.size() && logarithms_[i].name != kind) ++i;
+  if (i == logarithms_.size()) {
+    logarithms_.push_back({std::string(kind), std::vector<double>(together.size()),
+                           std::vector<double>(alone.size())});
+    counts_.push_back(0);
+  }
+  ++counts_[i];
+  for (std::size_t rank = 0; rank < together.size(); ++rank)
+    logarithms_[i].together[rank] += std::log(together[rank]);
+  for (std::size_t rank = 0; rank < alone.size(); ++rank)
+    logarithms_[i].alone[rank] += std::log(alone[rank]);
+}
+
+PLAIT_DECL std::vector<ext::measured_work> work_of_kinds::means() const {
+  auto out = logarithms_;
+  for (std::size_t i = 0; i < out.size(); ++i)
+    for (auto* const speeds : {&out[i].together, &out[i].alone})
+      for (double& one : *speeds) one = std::exp(one / counts_[i]);
+  return out;
+}
+
 }  // namespace plait::detail::doctor

@@ -15,7 +15,7 @@ namespace plait::ext {
 /// The speed of each rank at one kind of work. The unit is free, but the same for all ranks: for
 /// example FLOP/s or bytes per second, not seconds.
 struct measured_work {
-  std::string name{};  ///< as in a sentence: "products of float", "the optimizer", "copies"
+  std::string name{};              ///< as in a sentence: "products", "attention", "copies"
   std::vector<double> together{};  ///< the speed of each rank while all ranks work
   /// The speed of each rank while no other rank of its host works; empty if it was not measured.
   std::vector<double> alone{};

@@ -124,6 +124,7 @@ std::vector<double> seconds_together(rank_exchange<Rank>& exchange, turn_limits 
                                      std::size_t count, Turn turn) {
   std::vector<std::vector<double>> turns(count);
   std::vector<double> goes_on(count, 1.0);
+  double until = 1e300;
   for (int done = 0; std::find(goes_on.begin(), goes_on.end(), 1.0) != goes_on.end();) {
     for (std::size_t i = 0; i < count; ++i) {
       if (goes_on[i] == 0) continue;
@@ -131,7 +132,8 @@ std::vector<double> seconds_together(rank_exchange<Rank>& exchange, turn_limits 
       turns[i].push_back(turn(i));
     }
     if (++done < limits.turns) continue;
-    bool const may_repeat = done < limits.most_turns && seconds_now() < limits.repeat_until;
+    if (done == limits.turns) until = seconds_now() + limits.more_seconds;
+    bool const may_repeat = done < limits.most_turns && seconds_now() < until;
     for (std::size_t i = 0; i < count; ++i)
       if (!may_repeat || are_close(turns[i])) goes_on[i] = 0;
     // All ranks have another turn if one of them needs it.

@@ -18,12 +18,12 @@ namespace plait::detail::doctor {
 ///
 /// `turns` turns are measured. If they are not close (see are_close()), for example because another
 /// program has run, more turns are added until they are, but at most up to `most_turns` turns in
-/// all and up to the time `repeat_until`.
+/// all and for at most `more_seconds`.
 struct turn_limits {
   int turns = 5;
   int most_turns = 15;
   double seconds = 2e-3;
-  double repeat_until = 1e300;  ///< a time of seconds_now(), after which no turns are added
+  double more_seconds = 1e300;  ///< for the turns after the first `turns`
 };
 
 /// Returns the middle value, or the mean of the two middle values; 0 for no values.
@@ -54,14 +54,15 @@ double seconds_of_turn(Device& device, int count, Work& work) {
   return seconds_now() - begin;
 }
 
-/// Returns the number of calls of work() in a turn, from 1 to 10^6. Calls work() four times and
-/// computes the number from the fastest of the last three calls, because the first call may
-/// allocate memory.
+/// Returns the number of calls of work() in a turn, from 1 to 10^6. Calls work() once, because the
+/// first call may allocate memory, and computes the number from the fastest of up to three further
+/// calls. A call that is longer than a turn is the last.
 template <class Device, class Work>
 int calls_in_turn(Device& device, turn_limits const& limits, Work& work) {
   (void)seconds_of_turn(device, 1, work);
   double once = 1e9;
-  for (int i = 0; i < 3; ++i) once = std::min(once, seconds_of_turn(device, 1, work));
+  for (int i = 0; i < 3 && (i == 0 || once < limits.seconds); ++i)
+    once = std::min(once, seconds_of_turn(device, 1, work));
   return std::clamp(static_cast<int>(std::min(1e6, limits.seconds / std::max(once, 1e-9))), 1,
                     1'000'000);
 }
@@ -82,13 +83,15 @@ std::vector<double> seconds_of_works(Device& device, turn_limits const& limits, 
   }
   std::vector<std::vector<double>> turns(count);
   bool is_complete = count == 0;
-  while (!is_complete) {
+  double until = 1e300;
+  for (int round = 0; !is_complete; ++round) {
     is_complete = true;
+    if (round == limits.turns) until = seconds_now() + limits.more_seconds;
     for (std::size_t i = 0; i < count; ++i) {
       auto& own = turns[i];
       int const done = static_cast<int>(own.size());
       if (done >= limits.turns &&
-          (done >= limits.most_turns || are_close(own) || seconds_now() >= limits.repeat_until))
+          (done >= limits.most_turns || are_close(own) || seconds_now() >= until))
         continue;
       auto one = [&] { work(i); };
       own.push_back(seconds_of_turn(device, calls[i], one) / calls[i]);

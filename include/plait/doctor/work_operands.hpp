@@ -38,15 +38,14 @@ inline constexpr work_sizes sizes_on_gpu{4096, 32768, 2048, 4, 16, 1 << 25, 1 <<
 
 /// Work that is repeated to measure its speed. One call() does `units` units of work:
 /// floating-point operations, bytes, or starts of operations. keep() gets the mean speed of the
-/// ranks, in units per second. The speeds of ranks are compared if `is_compared` is true. It is
-/// false for the start of an operation: this takes some nanoseconds, which differ between ranks
-/// without a fault.
+/// ranks, in units per second. `kind`: the kind of work in which ranks are compared, as in a
+/// sentence; see measured_job::work. It is empty for the start of an operation, which takes some
+/// nanoseconds that differ between ranks without a fault.
 struct probe {
-  std::string name{};
+  std::string_view kind{};
   double units = 1;
   std::function<void()> call{};
   std::function<void(double)> keep{};
-  bool is_compared = true;
 };
 
 /// Operands in a device's memory, and the kinds of work on elements of type T that a training step
@@ -89,10 +88,16 @@ class work_operands {
                 ext::matrix<T const>{b_, b ? of.columns : of.inner, b ? of.inner : of.columns},
                 ext::matrix<T>{c_, of.rows, of.columns}, ext::transposes{a, b}, false);
   }
+  /// Each call has other operands than the call before, because the speed also depends on the pages
+  /// in which operands happen to be.
   void row_wise() const {
-    queue().run(operation::layer_norm{}, ext::matrix<T const>{a_, sizes.rows, columns},
-                ext::matrix<T const>{b_, 1, columns}, ext::matrix<T const>{b_, 1, columns},
-                ext::matrix<T>{c_, sizes.rows, columns},
+    T* const operands[]{a_, b_, d_, c_};
+    T* const from = operands[calls_ % 4];
+    T* const to = operands[(calls_ + 3) % 4];
+    ++calls_;
+    queue().run(operation::layer_norm{}, ext::matrix<T const>{from, sizes.rows, columns},
+                ext::matrix<T const>{from, 1, columns}, ext::matrix<T const>{from, 1, columns},
+                ext::matrix<T>{to, sizes.rows, columns},
                 ext::matrix<kept_type>{kept_, sizes.rows, 2}, 1e-5);
   }
   void attention(std::size_t head_width) const {
@@ -173,6 +178,7 @@ class work_operands {
   Device& device_;
   typename Device::arena memory_{}, kept_memory_{}, states_{}, copies_{}, fixed_{};
   T *a_ = nullptr, *b_ = nullptr, *c_ = nullptr, *d_ = nullptr;
+  mutable std::size_t calls_ = 0;
   kept_type* kept_ = nullptr;
   ext::adamw_numbers* numbers_ = nullptr;
   arena_type arena_{};
