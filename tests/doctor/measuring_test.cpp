@@ -72,7 +72,7 @@ TEST(turns, sleeping_takes_its_time) {
   ASSERT_EQ(seconds.size(), 2u);
   EXPECT_GE(seconds[0], 2e-3);
   EXPECT_GE(seconds[1], 5e-3);
-  EXPECT_EQ(calls, (std::vector{7, 7}));  // 4 to find the number of calls of a turn, and 3 turns
+  EXPECT_EQ(calls, (std::vector{5, 5}));  // 2 to find the number of calls of a turn, and 3 turns
 }
 
 TEST(turns, a_disturbance_slows_down_one_turn_of_each_work) {

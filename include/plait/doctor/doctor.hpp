@@ -385,7 +385,7 @@ class doctor_run {
       shapes = {{32, 32, 32}};
     }
     auto limits = options_.full ? turn_limits{9, 27, 1e-2} : turn_limits{};
-    if (!options_.full) limits.more_seconds = 0.5;
+    if (!options_.full) limits.more_seconds = 0.25;
     auto& job = state.results.job;
     auto& of = state.results.of;
     auto& progress = progress_of(rank);
@@ -400,7 +400,7 @@ class doctor_run {
   void measure_collectives(rank_type& rank, exchange_type& exchange,
                            typename rank_type::communicator_type& group, ext::rank_group over) {
     collective_measurement<rank_type> of(rank, exchange, group);
-    of.measure(over, options_.full ? turn_limits{15, 45, 2e-2} : turn_limits{5, 15, 4e-3, 1.5},
+    of.measure(over, options_.full ? turn_limits{15, 45, 2e-2} : turn_limits{5, 15, 4e-3, 1.0},
                options_.full ? 10.0 : 0.05, progress_of(rank),
                state_of(rank).results.of.collectives);
   }
