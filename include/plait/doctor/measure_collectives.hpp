@@ -122,7 +122,8 @@ class collective_measurement {
       auto work = [&] { call(kind, each); };
       exchange_.meet();
       (void)seconds_of_turn(device_, 1, work);
-      double const once = exchange_.largest(seconds_of_turn(device_, 3, work) / 3);
+      double once = exchange_.largest(seconds_of_turn(device_, 1, work));
+      if (once < limits.seconds) once = exchange_.largest(seconds_of_turn(device_, 3, work) / 3);
       int const count =
           std::clamp(static_cast<int>(limits.seconds / std::max(once, 1e-9)), 1, 1000);
       all.push_back({kind, each, count});
