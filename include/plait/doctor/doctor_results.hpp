@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "plait/core/error.hpp"
 #include "plait/core/header_only.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/doctor/doctor_options.hpp"

@@ -15,6 +15,7 @@
 #include "plait/doctor/machine.hpp"
 #include "plait/doctor/rank_exchange.hpp"
 #include "plait/doctor/turns.hpp"
+#include "plait/mesh/stream.hpp"
 #include "plait/placement/collective.hpp"
 
 namespace plait::detail::doctor {

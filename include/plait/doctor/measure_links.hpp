@@ -18,6 +18,7 @@
 #include "plait/doctor/pair_rounds.hpp"
 #include "plait/doctor/rank_exchange.hpp"
 #include "plait/doctor/turns.hpp"
+#include "plait/mesh/stream.hpp"
 
 namespace plait::detail::doctor {
 
