@@ -50,7 +50,7 @@ struct host_activity {
   friend bool operator==(host_activity const&, host_activity const&) = default;
 };
 
-/// Reads /proc/stat, and /proc/<pid>/stat of all processes that /proc shows: in a container,
+/// Reads /proc/stat, and /proc/PID/stat of all processes that /proc shows: in a container,
 /// usually only the processes of the container. A process that ends during the call is left out.
 ///
 /// Example (tests/doctor/host_activity_test.cpp use):
@@ -112,7 +112,7 @@ struct ticks_in_line {
 [[nodiscard]] [[gnu::cold]] reading<std::vector<processor_ticks>> read_processor_ticks(
     system_files const& files);
 
-/// Reads the text of /proc/<number>/stat. `path`: the name of the file in the reason why the result
+/// Reads the text of /proc/NUMBER/stat. `path`: the name of the file in the reason why the result
 /// is unknown.
 [[nodiscard]] reading<process_ticks> ticks_of_process(std::string_view text, std::uint64_t number,
                                                       std::string const& path);
