@@ -22,6 +22,8 @@ foreach(backend IN ITEMS threads mpi gloo cuda)
   else()
     plait_own_program(${name})
     plait_for_this_processor(${name})
+    # Tests run it more often than it is compiled.
+    target_compile_options(${name} PRIVATE $<$<CONFIG:Debug>:-O1>)
   endif()
   if(NOT PLAIT_BUILD_DOCTOR)
     set_target_properties(${name} PROPERTIES EXCLUDE_FROM_ALL TRUE)
