@@ -54,22 +54,37 @@ esac' "shift 2" "echo \$\$ >pid.\${PLAIT_RANK:-\${OMPI_COMM_WORLD_RANK:-\$PMI_RA
 
 # busy_loop BACKEND: plants a busy process on the processor of rank 1. `start` has the arguments that start two ranks.
 busy_loop() {
-  local backend="$1" loop
+  local backend="$1" loop try
   what="$backend, a busy loop on the processor of rank 1"
-  # The loop starts no other program, so that one process is busy all the time.
+  # Without an external program, so that the name of the process is the shell's.
   taskset -c "${cpus[1]}" sh -c 'while :; do :; done' &
   loop=$!
-  doctor 1 "${start[@]}" ./bound --only links,settings
+  # What others do to the processor of rank 0 is no fault of the program: then it tries again.
+  for ((try = 1; try <= 3; ++try)); do
+    doctor 1 "${start[@]}" ./bound --only links,settings
+    finds busy-cpu "rank 1 \(host .*\): .*process $loop .*cpu ${cpus[1]}"
+    finds_no 'slow-rank|slow-together|slow-pair|shared-link' ''
+    grep -q 'not quiet' out || complain "it does not say that the machine is not quiet"
+    is_busy 'ranks? 0' || break
+  done
   kill "$loop" && wait "$loop" 2>/dev/null
-  finds busy-cpu "rank 1 \(host .*\): .*process $loop .*cpu ${cpus[1]}"
-  finds_no busy-cpu 'ranks? 0'
-  finds_no 'slow-rank|slow-together' ''
-  grep -q 'not quiet' out || complain "it does not say that the machine is not quiet"
+  ((try <= 3)) || others_are_busy
 
   [[ $backend == gloo ]] || return
   what="$backend, no busy loop"
-  doctor 01 "${start[@]}" ./bound --only links,settings
-  finds_no busy-cpu ''
+  for ((try = 1; try <= 3; ++try)); do
+    doctor 01 "${start[@]}" ./bound --only links,settings
+    is_busy '' || break
+    finds_no busy-cpu ".*process $loop "
+  done
+  ((try <= 3)) || others_are_busy
+}
+is_busy() { grep -qE -- "^[a-z]+: \[busy-cpu\] $1" out; }
+# Without a quiet machine nothing can be said of findings that should not be there.
+others_are_busy() {
+  ((failures == 0)) || exit 1
+  echo "skipped: other processes are busy: $(grep busy-cpu out)"
+  exit 0
 }
 
 # faults BACKEND PROGRAM [OPTION]...: plants each fault in a job of two processes. OPTION: more options of scripts/doctor.
