@@ -59,7 +59,7 @@ busy_loop() {
   # Without an external program, so that the name of the process is the shell's.
   taskset -c "${cpus[1]}" sh -c 'while :; do :; done' &
   loop=$!
-  # What others do to the processor of rank 0 is no fault of the program: then it tries again.
+  # A run is repeated if another process has used the processor of rank 0 meanwhile.
   for ((try = 1; try <= 3; ++try)); do
     doctor 1 "${start[@]}" ./bound --only links,settings
     finds busy-cpu "rank 1 \(host .*\): .*process $loop .*cpu ${cpus[1]}"
@@ -80,7 +80,7 @@ busy_loop() {
   ((try <= 3)) || others_are_busy
 }
 is_busy() { grep -qE -- "^[a-z]+: \[busy-cpu\] $1" out; }
-# Without a quiet machine nothing can be said of findings that should not be there.
+# Ends the test: on a busy machine, a finding that should be missing is right.
 others_are_busy() {
   ((failures == 0)) || exit 1
   echo "skipped: other processes are busy: $(grep busy-cpu out)"

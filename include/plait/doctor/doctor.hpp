@@ -357,17 +357,11 @@ class doctor_run {
       while (settings[first].host != settings[i].host) ++first;
       of_ranks.push_back(of_first.at(first).at(static_cast<std::size_t>(numbers[i])));
     }
-    keep_busier(state.results.job.use, std::move(of_ranks));
+    // The result has the use of the phase in which others used more.
+    ext::measured_job phase;
+    phase.use = std::move(of_ranks);
+    state.results.job = ext::better_of(state.results.job, phase);
     finish_settings(rank, exchange);
-  }
-  /// Keeps for each rank the use of the phase in which others used most.
-  static void keep_busier(std::vector<ext::processor_use>& all,
-                          std::vector<ext::processor_use> now) {
-    if (all.empty()) return std::swap(all, now);
-    for (std::size_t i = 0; i < all.size(); ++i)
-      if (now[i].others.is_known() &&
-          (!all[i].others.is_known() || now[i].others.value() > all[i].others.value()))
-        all[i] = std::move(now[i]);
   }
 
   void measure_work(rank_type& rank, exchange_type& exchange, bool again) {
