@@ -258,7 +258,9 @@ std::vector<finding> findings_of(measured_job const& job) {
 /// The findings of the program itself, which no rule makes.
 std::vector<finding> findings_of_program() {
   auto missing = plait::detail::doctor::rank_missing(
-      3, "gloo: rank 3 of 4 has not come within 30 s", "while the ranks met");
+      3, true,
+      "gloo: rank 0: rank 3 has not come to rendezvous folder '/shared/job7' within 30000 ms",
+      "while the ranks met");
   missing.host = "b";
   return {missing, plait::detail::doctor::not_measured(
                        "the backend has no messages between two ranks, so links between pairs of "

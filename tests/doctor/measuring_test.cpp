@@ -266,6 +266,26 @@ TEST(doctor_results, speeds_of_ranks) {
   EXPECT_FALSE(of.of.quiet);
 }
 
+TEST(doctor_results, rank_awaited) {
+  EXPECT_EQ(doctor::rank_awaited_in("rank 0 on host vm: barrier on group {0,1} (data) has waited "
+                                    "5000 ms for rank 12 on host vm (Gloo)"),
+            12);
+  EXPECT_EQ(doctor::rank_awaited_in("gloo: rank 0: rank 3 has not come to rendezvous folder"), 3);
+  EXPECT_EQ(doctor::rank_awaited_in("rank 0: the disk is full"), -1);
+  EXPECT_EQ(doctor::rank_awaited_in(" for rank 99999999999999999999 "), -1);
+  EXPECT_EQ(doctor::rank_awaited_in("rank"), -1);
+}
+
+TEST(doctor_results, products_fit_into_half_of_the_memory) {
+  std::vector<plait::ext::host_settings> all(2);
+  for (auto& one : all) one.memory_bytes = std::uint64_t{16} << 30;
+  // 8 bytes for each of 2 ranks and of 4096 x 50304 + 4096 x 768 + 768 x 50304 elements: 3.7 GiB.
+  EXPECT_NO_THROW(doctor::require_room({{4096, 50304, 768}}, all));
+  for (auto const& one : {plait::ext::product_shape{40960, 50304, 768},
+                          plait::ext::product_shape{1000000000000, 1000000000000, 1}})
+    EXPECT_THROW(doctor::require_room({one}, all), doctor::usage_error);
+}
+
 TEST(doctor_results, threads_that_the_environment_states) {
   for (char const* const name : {"OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS", "OMP_NUM_THREADS"}) {
     auto const* const before = std::getenv(name);

@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -77,10 +78,10 @@ class doctor_run {
   int run() {
     began_ = seconds_now();
     try {
-      ranks_ = number_of_ranks();
-      ranks_of_process_.resize(static_cast<std::size_t>(ranks_));
       process_rank_ = own_rank();
       prints_ = process_rank_ == 0;
+      ranks_ = number_of_ranks();
+      ranks_of_process_.resize(static_cast<std::size_t>(ranks_));
       doctor_progress progress(only_.links ? 20 : 8, prints_);
       progress_ = &progress;
       measure_all();
@@ -89,6 +90,8 @@ class doctor_run {
       return 2;
     } catch (ext::engine_error const& problem) {
       return report_failure(problem.rank, problem.what());
+    } catch (communication_timeout const& problem) {
+      return report_failure(rank_awaited_in(problem.what()), problem.what());
     } catch (std::exception const& problem) {
       return report_failure(-1, problem.what());
     }
@@ -116,7 +119,17 @@ class doctor_run {
         throw usage_error({"-n ", options_.ranks, ": the launcher has started ", started,
                            " processes, and each is a rank; leave -n out"});
       return started;
-    } else return options_.ranks > 0 ? options_.ranks : std::max(1, of_.backend.processors());
+    } else {
+      if (options_.ranks > 0) return options_.ranks;
+      int most = std::max(1, of_.backend.processors());
+      // A rank that computes on a processor needs one on which it may run.
+      if constexpr (std::is_same_v<typename rank_type::device_type::memory, ext::host_memory>) {
+        ext::settings_request const request;
+        auto const own = ext::read_host_settings(files_, request);
+        if (own.cpus.is_known()) most = std::min(most, static_cast<int>(own.cpus.value().size()));
+      }
+      return most;
+    }
   }
   /// Returns the rank of this process, or 0 if all ranks run in this process.
   [[nodiscard]] int own_rank() const {
@@ -271,7 +284,7 @@ class doctor_run {
     describe(state.results, options_, of_.name);
     if (!only_.products && !only_.memory && !only_.links && only_.settings) {
       // No measurement takes time here, so wait until the counters of quotas have counted.
-      std::this_thread::sleep_for(std::chrono::milliseconds(500));
+      std::this_thread::sleep_for(std::chrono::milliseconds(1500));
       finish_settings(rank, exchange);
     }
   }
@@ -428,8 +441,10 @@ class doctor_run {
     int const code = ext::exit_code_of(results.findings, options_.strict);
     auto const text =
         options_.json ? report_json(results, code) : report_text(results, options_, code);
-    std::fputs(text.c_str(), stdout);
-    std::fflush(stdout);
+    if (std::fputs(text.c_str(), stdout) < 0 || std::fflush(stdout) != 0) {
+      std::fprintf(stderr, "plait-doctor: the report cannot be written to standard output\n");
+      return 2;
+    }
     try {
       write_files(results, options_);
     } catch (usage_error const& problem) {
@@ -444,8 +459,11 @@ class doctor_run {
   /// because rank 0 may be the missing rank.
   int report_failure(int rank, std::string const& problem) {
     // If the rank is unknown, the finding is about the rank of this process, which has seen it.
-    auto failure = rank_missing(rank >= 0 ? rank : process_rank_, problem, doing_);
+    auto failure = rank_missing(rank >= 0 ? rank : process_rank_, rank >= 0, problem, doing_);
     if (rank < 0) failure.host = host_name();
+    if (!ranks_of_process_.empty())
+      for (auto const& one : own_state().results.settings)
+        if (one.rank == failure.ranks[0]) failure.host = one.host;
     if (!prints_) {
       std::fprintf(stderr, "plait-doctor: [%s] %s\n", failure.id.c_str(), failure.text().c_str());
       return 3;

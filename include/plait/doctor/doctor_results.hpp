@@ -88,11 +88,16 @@ struct doctor_files {
 /// Returns a note that something was not measured. `what_and_why` is its sentence.
 [[nodiscard]] [[gnu::cold]] ext::finding not_measured(std::string what_and_why);
 
-/// Returns the finding about a job that has failed, for example because a rank did not come.
-/// `rank`: the missing rank or, if it is unknown, a rank that has seen the failure. `while_doing`:
-/// the time of the failure, as in "while the ranks met".
-[[nodiscard]] [[gnu::cold]] ext::finding rank_missing(int rank, std::string const& problem,
+/// Returns the finding of a job that has failed, or whose ranks could not meet. `rank`: the rank
+/// that is missing if `is_missing`, else a rank that has seen the failure. `while_doing`: the part
+/// of the measurement, such as "while links were measured".
+[[nodiscard]] [[gnu::cold]] ext::finding rank_missing(int rank, bool is_missing,
+                                                      std::string const& problem,
                                                       std::string_view while_doing);
+
+/// Returns the rank for which a backend says that it has waited in vain, as in "waited 5000 ms for
+/// rank 1" or "rank 1 has not come"; -1 if the message names none.
+[[nodiscard]] [[gnu::cold]] int rank_awaited_in(std::string_view problem);
 
 /// Returns the report as text for a terminal.
 [[nodiscard]] [[gnu::cold]] std::string report_text(doctor_results const& of,

@@ -3,6 +3,7 @@
 
 #include "plait/doctor/doctor_results.hpp"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -108,6 +109,10 @@ PLAIT_DECL doctor_files read_files(ext::doctor_options const& options, doctor_re
       if (path.empty()) continue;
       auto const slash = path.find_last_of('/');
       std::string const folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
+      struct stat status{};
+      if (::stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode))
+        throw input_error(
+            {"cannot write ", path_in_quotes(path), ": it exists and is not a regular file"});
       if (::access(folder.c_str(), W_OK) != 0)
         throw input_error({"cannot write ", path_in_quotes(path), ": the folder ",
                            path_in_quotes(folder), " does not exist or is not writable"});
@@ -292,18 +297,19 @@ PLAIT_DECL void require_room(std::vector<ext::product_shape> const& of,
     auto const& first = *ranks.front();
     if (!first.memory_bytes.is_known()) continue;
     for (auto const& one : of) {
-      // work_operands has four operands of the size of the largest one, with elements of up to 8
-      // bytes.
+      // Elements have up to 8 bytes.
       double const rows = double(one.rows), columns = double(one.columns),
                    inner = double(one.inner);
       double const needed =
-          4 * 8 * double(ranks.size()) * std::max({rows * columns, rows * inner, inner * columns});
+          8 * double(ranks.size()) * (rows * columns + rows * inner + inner * columns);
       if (needed <= double(first.memory_bytes.value()) / 2) continue;
       throw usage_error({"the product ", one.rows, " x ", one.columns, " x ", one.inner, " needs ",
-                         report::with_prefix(needed), "B of memory for the ",
-                         report::count_of(ranks.size(), "rank"), " of host ", first.host,
-                         ", which has ", bytes_text(first.memory_bytes.value()),
-                         "; leave it out, or start fewer ranks"});
+                         needed < 1e18 ? bytes_text(std::uint64_t(needed))
+                                       : concat({report::with_prefix(needed), "B"}),
+                         " of memory for the ", report::count_of(ranks.size(), "rank"), " of host ",
+                         first.host, "; at most half of the host's ",
+                         bytes_text(first.memory_bytes.value()),
+                         " may be used; leave it out, or start fewer ranks"});
     }
   }
 }
@@ -322,16 +328,33 @@ PLAIT_DECL ext::finding not_measured(std::string what_and_why) {
   return out;
 }
 
-PLAIT_DECL ext::finding rank_missing(int rank, std::string const& problem,
+PLAIT_DECL ext::finding rank_missing(int rank, bool is_missing, std::string const& problem,
                                      std::string_view while_doing) {
   ext::finding out;
   out.id = "rank-missing";
   out.severity = ext::finding_severity::fails;
   out.ranks = {rank};
   out.measured = concat({while_doing, ": ", text_files::in_one_line(problem)});
-  out.what_to_do =
-      "look at the last messages of that rank; start as many processes as the job has ranks";
+  if (is_missing)
+    out.what_to_do = concat({"look at the last messages of rank ", rank,
+                             "; start as many processes as the job has ranks"});
   return out;
+}
+
+PLAIT_DECL int rank_awaited_in(std::string_view problem) {
+  // The words of the backends' messages about a rank that does not come.
+  for (auto const& [before, after] :
+       {std::pair<std::string_view, std::string_view>{" for rank ", " "},
+        {"rank ", " has not come"}})
+    for (auto at = problem.find(before); at != std::string_view::npos;
+         at = problem.find(before, at + 1)) {
+      auto const rest = problem.substr(at + before.size());
+      auto const digits = rest.substr(0, rest.find_first_not_of("0123456789"));
+      auto const number = whole_number(digits);
+      if (number && *number < 1'000'000 && rest.substr(digits.size()).starts_with(after))
+        return static_cast<int>(*number);
+    }
+  return -1;
 }
 
 namespace report {
@@ -359,7 +382,7 @@ inline void measured(std::string& out, ext::machine const& of) {
       for (auto const& one : type.attentions)
         heads += concat({heads.empty() ? "" : ", ", with_prefix(one.flop_per_second),
                          "FLOP/s with heads of width ", one.head_width});
-      line(out, "  attention", heads);
+      if (!heads.empty()) line(out, "  attention", heads);
     }
     if (type.row_bytes_per_second)
       line(out,
@@ -405,6 +428,9 @@ PLAIT_DECL std::string report_text(doctor_results const& of, ext::doctor_options
       concat({"plait-doctor: ", of.of.name, ", ", report::count_of(of.settings.size(), "rank"),
               " on ", report::count_of(host_map(of.job.hosts).names().size(), "host"), ", ",
               of.of.backend, ", ", static_cast<int>(std::lround(of.seconds)), " s"});
+  if (of.settings.front().build.is_known() &&
+      of.settings.front().build.value().find("-O0") != std::string::npos)
+    out += ", compiled without optimisation";
   bool const measured = !of.of.element_types.empty() || !of.of.link_latency_seconds.empty() ||
                         of.of.memory_bytes_per_second;
   if (measured && !of.of.quiet) out += ", not quiet: speeds were not judged";

@@ -60,19 +60,28 @@ class work_operands {
 
   /// `shapes`: the products with which product() will be called. Products of `sizes` need no entry.
   work_operands(Device& device, std::vector<ext::product_shape> const& shapes) : device_(device) {
-    std::size_t largest = std::max({sizes.product * sizes.product, sizes.rows * columns,
-                                    sizes.batch * sizes.sequence * sizes.heads * 128});
-    for (auto const& [rows, columns_of, inner, transposed] : shapes)
-      largest = std::max({largest, rows * columns_of, rows * inner, inner * columns_of});
+    std::size_t const least = std::max({sizes.product * sizes.product, sizes.rows * columns,
+                                        sizes.batch * sizes.sequence * sizes.heads * 128});
+    std::array<std::size_t, 4> counts{least, least, least, least};
+    for (auto const& [rows, columns_of, inner, transposed] : shapes) {
+      counts[0] = std::max(counts[0], rows * inner);
+      counts[1] = std::max(counts[1], inner * columns_of);
+      counts[2] = std::max(counts[2], rows * columns_of);
+    }
     // The operands begin at different offsets in a page of 4096 bytes: on some processors, a read
     // waits for an earlier write at the same offset of another page (4K aliasing).
-    std::size_t const bytes = (largest * sizeof(T) + 4095) / 4096 * 4096 + 1088;
-    memory_ = device.allocate(4 * bytes);
+    auto const bytes = [](std::size_t count) {
+      return (count * sizeof(T) + 4095) / 4096 * 4096 + 1088;
+    };
+    std::size_t all = 0;
+    for (std::size_t const count : counts) all += bytes(count);
+    memory_ = device.allocate(all);
     auto* next = memory_.data();
-    for (T** const each : {&a_, &b_, &c_, &d_}) {
-      *each = reinterpret_cast<T*>(next);
-      queue().fill(T(0.01f), *each, largest);
-      next += bytes;
+    std::array<T**, 4> const operands{&a_, &b_, &c_, &d_};
+    for (std::size_t i = 0; i < operands.size(); ++i) {
+      *operands[i] = reinterpret_cast<T*>(next);
+      queue().fill(T(0.01f), *operands[i], counts[i]);
+      next += bytes(counts[i]);
     }
     std::size_t const kept = std::max(2 * sizes.rows, sizes.batch * sizes.sequence * sizes.heads);
     kept_memory_ = device.allocate(kept * sizeof(kept_type));
