@@ -135,6 +135,6 @@ int main(int count, char** words) {
 }
 ")
   plait_add_program(${name} SOURCES "${source}" COMPONENTS ${components})
-  # Without a build type, the speeds would be those of a program without optimisation.
+  # Without a build type, the program would not be optimised, and its speeds would be too low.
   target_compile_options(${name} PRIVATE "$<$<CONFIG:>:-O2>")
 endfunction()
