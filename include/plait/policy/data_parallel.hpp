@@ -182,43 +182,55 @@ struct no_neighbours {
   static constexpr int neighbours = 0;
 };
 
-/// The policy for the data axis that data_parallel<Ranks, Options...> adds to the mesh.
-template <int Ranks, class Sharding, class Buckets>
+/// The options of data_parallel, each written or by default. The axes of data_parallel take this
+/// type, so an option adds one member here and one to the axes on which it has a meaning.
+template <class... Options>
+struct data_options {
+  using sharding = typename option_or<is_sharding, unsharded, Options...>::type;
+  using buckets = typename option_or<is_bucket_size, plait::buckets<ext::usual_bucket_bytes>,
+                                     Options...>::type;
+  static constexpr int neighbours =
+      option_or<is_within, no_neighbours, Options...>::type::neighbours;
+};
+
+/// The policy for the data axis that data_parallel<Ranks, ...> adds to the mesh. `Options`: the
+/// data_options.
+template <int Ranks, class Options>
 struct data_axis {
   using concept_tag = ext::policy_tag;
   static constexpr axis along = axis::data;
   static constexpr int ranks = Ranks;
   static constexpr placement samples = shard<dim::batch>;
-  static constexpr ext::parameter_rule parameters = Sharding::parameters;
-  static constexpr std::size_t bucket_bytes = Buckets::bucket_bytes;
+  static constexpr ext::parameter_rule parameters = Options::sharding::parameters;
+  static constexpr std::size_t bucket_bytes = Options::buckets::bucket_bytes;
 };
 /// The policy for the replica axis that data_parallel adds to the mesh if it has the option
 /// `within`. Ranks along this axis belong to different groups: all groups have the same parameters
 /// and sum their gradients once a step.
-template <int Ranks, class Sharding>
+template <int Ranks, class Options>
 struct groups_of_neighbours {
   using concept_tag = ext::policy_tag;
   static constexpr axis along = axis::replica;
   static constexpr int ranks = Ranks;
   static constexpr placement samples = shard<dim::batch>;
   static constexpr ext::parameter_rule parameters{.summed = partial,
-                                                  .owned = Sharding::parameters.owned};
+                                                  .owned = Options::sharding::parameters.owned};
 };
-template <int Ranks, int Neighbours, class Sharding, class Buckets>
+template <int Ranks, class Options>
 struct grouped_data_axis {
-  static_assert(Ranks == at_launch || Ranks % Neighbours == 0,
+  static constexpr int neighbours = Options::neighbours;
+  static_assert(Ranks == at_launch || Ranks % neighbours == 0,
                 "data_parallel<Ranks, within<Neighbours>>: Ranks is not a multiple of Neighbours; "
                 "write a multiple of Neighbours for Ranks");
   using concept_tag = ext::policy_tag;
   using policies = ext::policy_list<
-      groups_of_neighbours<Ranks == at_launch ? at_launch : Ranks / Neighbours, Sharding>,
-      data_axis<Neighbours, Sharding, Buckets>>;
+      groups_of_neighbours<Ranks == at_launch ? at_launch : Ranks / neighbours, Options>,
+      data_axis<neighbours, Options>>;
 };
 
-template <int Ranks, int Neighbours, class Sharding, class Buckets>
-using data_axes = std::conditional_t<
-    Neighbours == 0, data_axis<Ranks, Sharding, Buckets>,
-    grouped_data_axis<Ranks, Neighbours == 0 ? 1 : Neighbours, Sharding, Buckets>>;
+template <int Ranks, class Options>
+using data_axes = std::conditional_t<Options::neighbours == 0, data_axis<Ranks, Options>,
+                                     grouped_data_axis<Ranks, Options>>;
 
 }  // namespace plait::detail
 
@@ -237,13 +249,7 @@ namespace plait {
 ///     struct any_number : plait::parallel<objective, plait::data_parallel<>> {
 ///     };  // said at launch
 template <int Ranks = at_launch, class... Options>
-struct data_parallel
-    : detail::data_axes<
-          Ranks,
-          detail::option_or<detail::is_within, detail::no_neighbours, Options...>::type::neighbours,
-          typename detail::option_or<detail::is_sharding, unsharded, Options...>::type,
-          typename detail::option_or<detail::is_bucket_size, buckets<ext::usual_bucket_bytes>,
-                                     Options...>::type> {
+struct data_parallel : detail::data_axes<Ranks, detail::data_options<Options...>> {
   static_assert(Ranks >= 1 || Ranks == at_launch,
                 "data_parallel<Ranks>: Ranks is less than 1; write the number of ranks, or "
                 "data_parallel<> to choose it at launch");
