@@ -31,6 +31,8 @@ class communicator_calls {
  public:
   using concept_tag = communicator_tag;
   static constexpr communicator_parts parts{};
+  /// True if carry_out() also does the work of a call's stream before and after the transfer.
+  static constexpr bool runs_work_of_calls = false;
 
   /// `over`: the axes of the group. Members compare them together with their calls, since a backend
   /// may use one barrier for all groups with equal members.
@@ -76,11 +78,14 @@ class communicator_calls {
   ///
   /// Shapes:  send (n), receive (size()*n), with equal n on every rank; send may be this rank's own
   ///          block of receive and must not overlap it otherwise.
+  /// `work`: the work of the stream before and after the transfer.
   template <class T>
-  void all_gather(std::type_identity_t<std::span<T const>> send, std::span<T> receive) {
-    ask<collective::all_gather, T>(call_of<T>(collective::all_gather, send.size(), receive.size(),
-                                              send.data(), receive.data()),
-                                   receive.size_bytes());
+  void all_gather(std::type_identity_t<std::span<T const>> send, std::span<T> receive,
+                  detail::call_work const& work = {}) {
+    auto call = call_of<T>(collective::all_gather, send.size(), receive.size(), send.data(),
+                           receive.data());
+    call.work = work;
+    ask<collective::all_gather, T>(call, receive.size_bytes());
   }
 
   /// Sums `send` over all ranks and stores block r of the sum in `receive` on rank r.
@@ -97,11 +102,14 @@ class communicator_calls {
   /// Moves block j of `send` on rank i to block i of `receive` on rank j.
   ///
   /// Shapes:  send and receive (size()*n), with equal n on every rank; they must not overlap.
+  /// `work`: the work of the stream before and after the transfer.
   template <class T>
-  void all_to_all(std::type_identity_t<std::span<T const>> send, std::span<T> receive) {
-    ask<collective::all_to_all, T>(call_of<T>(collective::all_to_all, send.size(), receive.size(),
-                                              send.data(), receive.data()),
-                                   on_all_ranks(send.size_bytes()));
+  void all_to_all(std::type_identity_t<std::span<T const>> send, std::span<T> receive,
+                  detail::call_work const& work = {}) {
+    auto call = call_of<T>(collective::all_to_all, send.size(), receive.size(), send.data(),
+                           receive.data());
+    call.work = work;
+    ask<collective::all_to_all, T>(call, on_all_ranks(send.size_bytes()));
   }
 
   /// Copies `inout` of rank `root` to every rank.
@@ -183,7 +191,11 @@ class communicator_calls {
 
   template <collective Kind, class T>
   void ask(detail::collective_call const& call, std::size_t tensor_bytes) {
+    constexpr bool has_work = (Kind == collective::all_gather || Kind == collective::all_to_all) &&
+                              !Self::runs_work_of_calls;
+    if constexpr (has_work) call.work.before();
     self().template carry_out<Kind, T>(call, tensor_bytes);
+    if constexpr (has_work) call.work.after();
     count(Kind, tensor_bytes);
     if (log_ != nullptr && self().size() > 1)
       log_->push_back(

@@ -6,6 +6,7 @@
 #include "plait/backend/arguments.hpp"
 #include "plait/backend/matrix.hpp"
 #include "plait/core/namespaces.hpp"
+#include "plait/core/rounded_block.hpp"
 #include "plait/operation/rows.hpp"
 
 namespace plait::ext {
@@ -53,6 +54,23 @@ class queue_calls {
                    std::size_t count, std::size_t block) const {
     self().run(operation::copy_blocks{}, matrix<T const>{from, count, block, from_stride},
                matrix<T>{to, count, block, to_stride});
+  }
+  /// Rounds `count` blocks of rounded_elements numbers each. Queues need this function, and the two
+  /// functions below, only for plans whose gradients are `compressed`.
+  template <class T, class Of>
+  void round_blocks(T const* from, rounded_block<Of>* to, std::size_t count) const {
+    self().run(operation::round_blocks{}, matrix<T const>{from, count, rounded_elements},
+               matrix<rounded_block<Of>>{to, count, 1});
+  }
+  template <class T, class Of>
+  void widen_blocks(rounded_block<Of> const* from, T* to, std::size_t count) const {
+    self().run(operation::widen_blocks{}, matrix<rounded_block<Of> const>{from, count, 1},
+               matrix<T>{to, count, rounded_elements});
+  }
+  template <class T, class Of>
+  void add_blocks(rounded_block<Of> const* from, T* sum, std::size_t count) const {
+    self().run(operation::add_blocks{}, matrix<rounded_block<Of> const>{from, count, 1},
+               matrix<T>{sum, count, rounded_elements});
   }
   template <class T>
   void add_row(T const* row, T* y, std::size_t rows, std::size_t columns) const {

@@ -27,6 +27,18 @@ struct copy_blocks {
 struct convert {
   static constexpr row is{"convert", "from(r c) -> to(r c)"};
 };
+/// Rounds the elements of each row of `from` to one block of `to`, see rounded_block.
+struct round_blocks {
+  static constexpr row is{"round_blocks", "from(r c) -> to(r 1)"};
+};
+/// Replaces the elements of each row of `to` by the elements of a block.
+struct widen_blocks {
+  static constexpr row is{"widen_blocks", "from(r 1) -> to(r c)"};
+};
+/// Adds the elements of a block to the elements of each row of `sum`.
+struct add_blocks {
+  static constexpr row is{"add_blocks", "from(r 1) -> +sum(r c)"};
+};
 struct swap {
   static constexpr row is{"swap", "-> +a(r c), +b(r c)"};
 };

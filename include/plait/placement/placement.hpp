@@ -24,6 +24,9 @@ enum class placement_kind : int {
   /// Like `partial`, but the ranks' values are added along a slice_tree. Each rank holds several
   /// sums: one for each of its roots, the largest subtrees whose slices all belong to the rank.
   sliced,
+  /// Like `partial`, but ranks send their values rounded (see rounded_block) and each rank adds the
+  /// rounded values of its block in rank order.
+  rounded,
   partial_max,  ///< the value is the maximum of the ranks' values; it has no gradient
   only,         ///< one rank holds the value, the others hold nothing
 };
@@ -71,6 +74,9 @@ namespace plait::ext {
 /// Every rank holds one sum for each of its roots (subtrees of a slice_tree); the value is the sum
 /// of the ranks' roots, added along the tree.
 inline constexpr placement sliced{placement_kind::sliced};
+/// Every rank holds a summand, which it rounds when it sends it; the value is the sum of the rounded
+/// summands, in rank order.
+inline constexpr placement rounded{placement_kind::rounded};
 
 }  // namespace plait::ext
 
@@ -101,7 +107,7 @@ constexpr bool is_shard(placement at) { return at.kind == placement_kind::shard;
 /// True if the value is a sum or a maximum over the ranks' values.
 constexpr bool is_partial(placement at) {
   return at.kind == placement_kind::partial || at.kind == placement_kind::partial_max ||
-         at.kind == placement_kind::sliced;
+         at.kind == placement_kind::sliced || at.kind == placement_kind::rounded;
 }
 
 /// True if every rank holds the same bits.
@@ -112,7 +118,7 @@ constexpr bool is_whole(placement at) {
 /// Returns the placement of the gradient of a value placed `at`: replicate becomes partial, partial
 /// becomes replicate, and all others stay the same. dual(dual(at)) is `at`.
 ///
-/// Errors: `partial_max` and `sliced` have no gradient; they are returned unchanged, and
+/// Errors: `partial_max`, `sliced` and `rounded` have no gradient; they are returned unchanged, and
 ///         `transition_between` refuses the transitions of such gradients.
 constexpr placement dual(placement at) {
   if (at.kind == placement_kind::replicate) return partial;
@@ -131,6 +137,7 @@ namespace plait {
     case ext::placement_kind::invariant: return "invariant";
     case ext::placement_kind::partial: return "partial";
     case ext::placement_kind::sliced: return "sliced";
+    case ext::placement_kind::rounded: return "rounded";
     case ext::placement_kind::partial_max: return "partial_max";
     case ext::placement_kind::only: return ext::concat({"only<", at.index, ">"});
     case ext::placement_kind::shard: break;

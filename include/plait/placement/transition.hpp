@@ -79,6 +79,11 @@ struct transition {
       if (to.kind == shard && to.index == dim::elements)
         return row(collective::all_to_all, derivation::by_name);
       break;
+    case rounded:
+      // Each rank receives all ranks' rounded values for its block of elements, and sums them.
+      if (to.kind == shard && to.index == dim::elements)
+        return row(collective::all_to_all, derivation::by_name);
+      break;
     case partial_max:
       if (to.kind == invariant || to.kind == replicate)
         return row(all_reduce_max, derivation::by_name);

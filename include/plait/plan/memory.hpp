@@ -9,7 +9,6 @@
 #include "plait/core/lean_vector.hpp"
 #include "plait/core/static_vector.hpp"
 #include "plait/layer/value.hpp"
-#include "plait/placement/slice_tree.hpp"
 #include "plait/plan/memory/pass_places.hpp"
 #include "plait/plan/model/stage_split.hpp"
 #include "plait/plan/model/workload.hpp"
@@ -179,46 +178,6 @@ constexpr number_tables lay_out_numbers(int stage, mesh const& grid) {
   return out;
 }
 
-/// The arena in which a rank adds up the gradients of its slices, in elements. It consists of
-/// accumulators, each as long as all gradients, and of staging buffers for the blocks that ranks
-/// transfer at one time. Sums follow a fixed binary tree over the slices, so that they have equal
-/// bits on any number of ranks. A partial sum that waits for its sibling in the tree needs an
-/// accumulator of its own. The slices of a rank form subtrees of the tree, and the sum of each
-/// subtree, its root, is sent to other ranks. Without slices there is one accumulator and no
-/// staging buffer.
-struct slice_arena {
-  int accumulators = 1;
-  int roots = 1;           ///< the greatest number of subtrees, and so of roots, that a rank has
-  std::size_t stride = 0;  ///< distance between two accumulators, in elements
-  std::size_t piece = 0;   ///< elements of a root that are sent to one rank in one transfer
-  std::size_t sent_at = 0, received_at = 0, total = 0;
-
-  /// The greatest number of bytes that a rank sends at one time. Each of the pieces for one root
-  /// and one rank may be longer, because its length is rounded up to the alignment.
-  static constexpr std::size_t most_bytes = std::size_t{1} << 20;
-};
-
-constexpr slice_arena lay_out_slices(parameter_layout const& layout, int slices, int ranks,
-                                     std::size_t element_bytes) {
-  slice_arena out;
-  out.stride = out.sent_at = out.received_at = out.total = layout.gradients_at.count;
-  if (slices == 0) return out;
-  slice_tree const tree(slices);
-  out.accumulators = tree.most_accumulators(ranks);
-  out.roots = tree.most_roots(ranks);
-  out.sent_at = out.received_at = out.total = out.stride * std::size_t(out.accumulators);
-  if (ranks == 1) return out;
-  std::size_t const blocks = std::size_t(ranks) * std::size_t(out.roots);
-  std::size_t longest = layout.tied_count;
-  for (auto const& region : layout.regions) longest = std::max(longest, region.count);
-  out.piece =
-      std::min(longest / std::size_t(ranks),
-               rounded_up(slice_arena::most_bytes / element_bytes / blocks, parameter_alignment));
-  out.received_at = out.sent_at + blocks * out.piece;
-  out.total = out.received_at + blocks * out.piece;
-  return out;
-}
-
 /// The places of the model's outputs on a rank: the outputs of a prediction, or the outputs of one
 /// microbatch for measures. Two more buffers follow: a staging buffer, in which the outputs of one
 /// microbatch are gathered from the tensor axis, and the numbers that measures add up.
@@ -265,7 +224,7 @@ template <class Plan>
   auto const numbers = lay_out_numbers<Plan>(stage, grid);
   return {Plan::has_copies ? kept * Plan::element_bytes + owned * Plan::parameter_bytes
                            : kept * Plan::parameter_bytes,
-          Plan::slice_arena_for(parameters, grid).total * Plan::gradient_bytes,
+          Plan::gradient_arena_for(parameters, grid).total * Plan::gradient_bytes,
           owned * load.bytes_of_states(Plan::parameter_bytes) + load.optimizer_scratch,
           load.averages ? owned * Plan::parameter_bytes : 0,
           Plan::arena_for(stage, load, passes).total_bytes,

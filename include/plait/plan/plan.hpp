@@ -30,6 +30,7 @@
 #include "plait/plan/schedule/stream_operations.hpp"
 #include "plait/plan/schedule/transfers.hpp"
 #include "plait/plan/sharding/arena_layout.hpp"
+#include "plait/plan/sharding/gradient_arena.hpp"
 #include "plait/plan/sharding/parameter_blocks.hpp"
 #include "plait/plan/sharding/parameter_plan.hpp"
 #include "plait/policy/policies.hpp"
@@ -244,6 +245,13 @@ struct plan {
                 "reproducible<Slices> with zero<2> or zero<3>: reproducible sums gradients slice "
                 "by slice over the whole step, but these levels of zero sum them microbatch by "
                 "microbatch; write zero<1>, or leave reproducible out");
+  static_assert(slices == 0 || !rules.rounds(),
+                "reproducible<Slices> with compressed<Element>: reproducible adds up the sums of "
+                "slices without rounding them, so that every number of ranks gives the same bits; "
+                "leave one of the two out");
+  static_assert(!rules.has_two_formats,
+                "this plan has two policies whose parameter rules name different forms of "
+                "gradients in `sent`; name the same wire_format in both, or in one of them");
   static_assert(slices == 0 || !planning::sums_over_samples(tree),
                 "reproducible<Slices>: a layer sums over all samples of a microbatch, but ranks "
                 "have different numbers of slices, so a rank with fewer slices would not take part "
@@ -332,11 +340,13 @@ struct plan {
     return lay_out_stage_at_run_time(code.items.view(), entries.view(), chunks_of(stage), complete,
                                      how);
   }
-  /// Returns the layout of the arena in which a rank adds up the gradients of its slices. `layout`:
-  /// the layout of the rank's parameters.
-  static constexpr slice_arena slice_arena_for(parameter_layout const& layout,
-                                               mesh const& complete) {
-    return lay_out_slices(layout, slices, batch_ranks(complete), gradient_bytes);
+  /// The rules by which ranks lay out the arena of their gradients.
+  static constexpr gradient_rules gradients_by{samples, rules, slices, gradient_bytes};
+  /// Returns the layout of the arena in which a rank adds up gradients. `layout`: the layout of the
+  /// rank's parameters.
+  static constexpr gradient_arena gradient_arena_for(parameter_layout const& layout,
+                                                     mesh const& complete) {
+    return lay_out_gradients(layout, gradients_by, complete);
   }
 
   /// Returns the number of slots that a stage needs for microbatches in flight.

@@ -5,7 +5,10 @@
 #include <cstddef>
 #include <type_traits>
 
+#include "plait/core/bfloat16.hpp"
+#include "plait/core/float8.hpp"
 #include "plait/core/namespaces.hpp"
+#include "plait/core/rounded_block.hpp"
 #include "plait/policy/policy.hpp"
 
 namespace plait::ext {
@@ -22,6 +25,13 @@ concept data_sharding = requires {
 template <class S>
 concept bucket_size = requires {
   { S::bucket_bytes } -> std::convertible_to<std::size_t>;
+};
+
+/// An option of data_parallel that says how ranks send gradients. It is a type with the member
+/// `sent`, a wire_format.
+template <class S>
+concept gradient_compression = requires {
+  { S::sent } -> std::convertible_to<wire_format>;
 };
 
 /// The default for the least number of bytes in a bucket.
@@ -141,6 +151,36 @@ struct within {
   static constexpr int neighbours = Ranks;
 };
 
+/// Makes data ranks send gradients in a narrower type: bfloat16, which halves the bytes of float, or
+/// float8, which takes 68 bytes for 64 gradients. Sums are still computed in the type of the
+/// gradients: each rank receives the rounded gradients of its block from all ranks, rounds its own
+/// in the same way, and adds them in rank order. Ranks that need whole gradients then receive the
+/// rounded sums of all blocks, and each rank, also the rank that has computed a sum, uses the
+/// rounded sum. So all ranks have the same bits. Parameters, losses and norms are not rounded.
+///
+/// Rounding changes a gradient x by at most 2^-9 |x| with bfloat16. With float8 it changes x by at
+/// most the greater of 2^-4 |x| and 2^-10 s, where s is a 448th of the largest of 64 neighbouring
+/// gradients. If one of these 64 is not finite, all of them become NaN.
+///
+/// Moves:  for N bytes of gradients on p ranks, n = N(p-1)/p: 2n/2 with bfloat16 and 2n * 0.265625
+///         with float8, in float; with zero<Level> half of it, since ranks keep the sums of their
+///         blocks. Messages have at most 1 MiB, so a bucket may need several.
+/// Memory: up to 1 MiB for sending and as much for receiving.
+/// Cost:   one pass over the gradients to round them, and one to add them up.
+///
+/// Example (tests/reference/names_in_use_test.cpp compressed):
+///     struct fewer_bytes
+///         : plait::parallel<objective, plait::data_parallel<4, plait::compressed<plait::bfloat16>>> {
+///     };
+template <class Element>
+struct compressed {
+  static_assert(std::is_same_v<Element, bfloat16> || std::is_same_v<Element, float8>,
+                "compressed<Element>: Element is not a type that is narrower than gradients, which "
+                "are float or double; write compressed<bfloat16> or compressed<float8>");
+  static constexpr ext::wire_format sent =
+      std::is_same_v<Element, float8> ? ext::wire_format::float8 : ext::wire_format::bfloat16;
+};
+
 }  // namespace plait
 
 namespace plait::detail {
@@ -152,7 +192,8 @@ concept is_neighbourhood = requires {
 
 template <class Option>
 inline constexpr bool is_data_option =
-    ext::data_sharding<Option> || ext::bucket_size<Option> || is_neighbourhood<Option>;
+    ext::data_sharding<Option> || ext::bucket_size<Option> || is_neighbourhood<Option> ||
+    ext::gradient_compression<Option>;
 
 /// The first type in `Options` for which `Fits` is true, or `Usual` if there is none.
 template <template <class> class Fits, class Usual, class... Options>
@@ -166,6 +207,8 @@ template <class Option>
 struct is_sharding : std::bool_constant<ext::data_sharding<Option>> {};
 template <class Option>
 struct is_bucket_size : std::bool_constant<ext::bucket_size<Option>> {};
+template <class Option>
+struct is_compression : std::bool_constant<ext::gradient_compression<Option>> {};
 template <class Option>
 struct is_within : std::bool_constant<is_neighbourhood<Option>> {};
 
@@ -181,6 +224,9 @@ inline constexpr bool sums_blocks = [] {
 struct no_neighbours {
   static constexpr int neighbours = 0;
 };
+struct uncompressed {
+  static constexpr ext::wire_format sent = ext::wire_format::unrounded;
+};
 
 /// The options of data_parallel, each written or by default. The axes of data_parallel take this
 /// type, so an option adds one member here and one to the axes on which it has a meaning.
@@ -191,6 +237,14 @@ struct data_options {
                                      Options...>::type;
   static constexpr int neighbours =
       option_or<is_within, no_neighbours, Options...>::type::neighbours;
+  static constexpr ext::wire_format sent =
+      option_or<is_compression, uncompressed, Options...>::type::sent;
+  /// The parameter rule of the data axis.
+  static constexpr ext::parameter_rule parameters = [] {
+    ext::parameter_rule out = sharding::parameters;
+    out.sent = sent;
+    return out;
+  }();
 };
 
 /// The policy for the data axis that data_parallel<Ranks, ...> adds to the mesh. `Options`: the
@@ -201,7 +255,7 @@ struct data_axis {
   static constexpr axis along = axis::data;
   static constexpr int ranks = Ranks;
   static constexpr placement samples = shard<dim::batch>;
-  static constexpr ext::parameter_rule parameters = Options::sharding::parameters;
+  static constexpr ext::parameter_rule parameters = Options::parameters;
   static constexpr std::size_t bucket_bytes = Options::buckets::bucket_bytes;
 };
 /// The policy for the replica axis that data_parallel adds to the mesh if it has the option
@@ -213,8 +267,8 @@ struct groups_of_neighbours {
   static constexpr axis along = axis::replica;
   static constexpr int ranks = Ranks;
   static constexpr placement samples = shard<dim::batch>;
-  static constexpr ext::parameter_rule parameters{.summed = partial,
-                                                  .owned = Options::sharding::parameters.owned};
+  static constexpr ext::parameter_rule parameters{
+      .summed = partial, .owned = Options::parameters.owned, .sent = Options::sent};
 };
 template <int Ranks, class Options>
 struct grouped_data_axis {
@@ -237,8 +291,8 @@ using data_axes = std::conditional_t<Options::neighbours == 0, data_axis<Ranks, 
 namespace plait {
 
 /// Gives each of `Ranks` ranks an equal slice of the batch and sums their gradients, as DDP does.
-/// `Options`, in any order: `unsharded` or `zero<1>` to `zero<3>`, `within<...>`, and
-/// `buckets<...>`.
+/// `Options`, in any order: `unsharded` or `zero<1>` to `zero<3>`, `within<...>`, `buckets<...>`, and
+/// `compressed<...>`.
 ///
 /// Moves: one all_reduce of the gradients per step, 2N(p-1)/p bytes for N bytes of parameters,
 ///        bucket by bucket while the backward runs; see `zero` for the bytes that zero<Level>
@@ -256,7 +310,8 @@ struct data_parallel : detail::data_axes<Ranks, detail::data_options<Options...>
   static_assert(
       (detail::is_data_option<Options> && ...),
       "data_parallel<Ranks, Options...>: an argument is not an option; the options are unsharded "
-      "or zero<Level>, within<Neighbours>, and buckets<4_MiB> or buckets<at_end>");
+      "or zero<Level>, within<Neighbours>, buckets<4_MiB> or buckets<at_end>, and "
+      "compressed<bfloat16> or compressed<float8>");
   static_assert((0 + ... + int(ext::data_sharding<Options>)) <= 1,
                 "data_parallel<Ranks, Options...>: two options set how state is cut; write one of "
                 "unsharded and zero<Level>, once");
@@ -266,6 +321,9 @@ struct data_parallel : detail::data_axes<Ranks, detail::data_options<Options...>
   static_assert((0 + ... + int(detail::is_neighbourhood<Options>)) <= 1,
                 "data_parallel<Ranks, Options...>: two options set how many neighbouring ranks "
                 "share the cut state; write within<...> once");
+  static_assert((0 + ... + int(ext::gradient_compression<Options>)) <= 1,
+                "data_parallel<Ranks, Options...>: two options set the type in which gradients are "
+                "sent; write compressed<bfloat16> or compressed<float8>, once");
   /// True if `Options` contains `buckets<...>`.
   static constexpr bool says_buckets = (ext::bucket_size<Options> || ...);
   static_assert(!(detail::is_at_end<Options> || ...) || !(detail::sums_blocks<Options> || ...),

@@ -5,6 +5,7 @@
 
 #include "plait/core/granularity.hpp"
 #include "plait/core/namespaces.hpp"
+#include "plait/core/rounded_block.hpp"
 #include "plait/mesh/axis.hpp"
 #include "plait/mesh/placements.hpp"
 
@@ -106,6 +107,8 @@ struct parameter_rule {
   placement kept = invariant;    ///< placement of the parameters between steps
   placement summed = invariant;  ///< placement of a step's sum of gradients before the reduction
   placement owned = invariant;   ///< placement of the parameters and states of an optimizer
+  /// The form in which ranks send gradients that are summed over the axis.
+  wire_format sent = wire_format::unrounded;
   /// True if `deal` moves parameters, so that blocks contain whole parameters.
   bool deals_parameters = false;
   parameter_dealer deal = nullptr;
@@ -125,6 +128,10 @@ struct form_cuts {
 struct parameter_rules {
   placements kept{}, summed{}, owned{};
   axis model_axis = axis::tensor;  ///< the axis on which the forms of layers choose placements
+  axis_set rounded_axes{};  ///< the axes along which ranks send gradients rounded
+  /// The form in which ranks send gradients along these axes.
+  wire_format sent = wire_format::unrounded;
+  bool has_two_formats = false;  ///< true if two policies name different forms
   bool deals_parameters = false;
   parameter_dealer deal = nullptr;
 
@@ -133,11 +140,26 @@ struct parameter_rules {
     kept = kept.with(which, rule.kept);
     summed = summed.with(which, rule.summed);
     owned = owned.with(which, rule.owned);
+    if (rule.sent != wire_format::unrounded) {
+      has_two_formats = has_two_formats || (!rounded_axes.empty() && sent != rule.sent);
+      rounded_axes = rounded_axes | which;
+      sent = rule.sent;
+    }
     if (rule.deals_parameters) deals_parameters = true, deal = rule.deal;
   }
   /// The axes along which each rank's optimizer owns a block of the parameters.
   [[nodiscard]] constexpr axis_set cut_axes() const {
     return owned.axes_with(shard<dim::elements>);
+  }
+  /// True if ranks round the gradients that they send.
+  [[nodiscard]] constexpr bool rounds() const { return sent != wire_format::unrounded; }
+  /// Returns the placements of gradients of which each rank has its own summand: rounded on the axes
+  /// along which ranks send rounded gradients, and otherwise partial.
+  [[nodiscard]] constexpr placements summands(placements const& of) const {
+    placements out = of;
+    for (axis const which : all_axes)
+      if (rounded_axes.contains(which) && of.at(which) == partial) out = out.with(which, rounded);
+    return out;
   }
   /// True if ranks hold blocks of parameters, which are gathered before layers use them.
   [[nodiscard]] constexpr bool keeps_blocks() const {

@@ -2,14 +2,15 @@
 #pragma once
 
 #include <cstddef>
-#include <span>
 
 #include "plait/core/lean_vector.hpp"
 #include "plait/mesh/blocks.hpp"
 #include "plait/mesh/stream.hpp"
 #include "plait/placement/slice_tree.hpp"
-#include "plait/plan/memory.hpp"
 #include "plait/plan/schedule/plan_ir.hpp"
+#include "plait/plan/schedule/program_operation.hpp"
+#include "plait/plan/sharding/gradient_arena.hpp"
+#include "plait/run/block_exchange.hpp"
 #include "plait/run/transfer_runner.hpp"
 
 namespace plait::execution {
@@ -36,17 +37,19 @@ class slice_sums {
 
  public:
   /// `plan`: the numbers of the job's plan; `parameters`: the layout of the rank's stage;
-  /// `gradients`: the arena, filled with zeros, with the layout of plan::slice_arena_for.
-  [[gnu::cold]] slice_sums(Rank const& rank, plan_ir const& plan,
-                           parameter_layout const& parameters, slice_arena const& layout,
-                           sum* gradients)
-      : layout_(layout), gradients_(gradients) {
+  /// `gradients`: the arena, filled with zeros, with the layout of plan::gradient_arena_for.
+  [[gnu::cold]] slice_sums(Rank& rank, plan_ir const& plan, parameter_layout const& parameters,
+                           gradient_arena const& layout, sum* gradients)
+      : layout_(layout),
+        gradients_(gradients),
+        exchange_(rank, layout, gradients,
+                  slice_tree(plan.slices).sums_of_roots(
+                      block_of(plan.samples, rank.grid(), rank.coordinates()).blocks)) {
     slice_tree const tree(plan.slices);
     auto const [mine, ranks] = block_of(plan.samples, rank.grid(), rank.coordinates());
     mine_ = tree.of_rank(mine, ranks);
     steps_ = tree.steps(mine_);
     roots_ = static_cast<int>(tree.roots(mine_).size());
-    sums_ = tree.sums_of_roots(ranks);
     auto const chunks = plan.chunks_of(rank.stage());
     for (int chunk = 0; chunk < chunks.size(); ++chunk) {
       ranges_.push_back({});
@@ -84,32 +87,10 @@ class slice_sums {
                             one.count);
   }
 
-  /// Carries out row `number` of the list of transfers, on the row's stream. The row is an
-  /// all_to_all, which sends block i of all roots to rank i, followed by the sum of all ranks'
-  /// roots in this rank's block.
-  void exchange(Rank& rank, transfer_runner<Rank> const& transfers, int number) const {
-    auto const& row = transfers.row(number);
-    auto const ranks = std::size_t(row.group->size()), me = std::size_t(row.group->rank());
-    auto const roots = std::size_t(layout_.roots);
-    std::size_t const block = row.what.count / (ranks * roots) / ranks;
-    // The queue is requested again after each call of the communicator, so that the work of the
-    // queue runs after the call.
-    auto const queue = [&] { return rank.device().on(stream_of(row.what.row().over)); };
-    sum *const sent = gradients_ + layout_.sent_at, *const received =
-                                                        gradients_ + layout_.received_at;
-    for (std::size_t begin = 0; begin < block; begin += layout_.piece) {
-      std::size_t const count = std::min(layout_.piece, block - begin);
-      std::size_t const at = row.what.offset + begin, all = ranks * roots * count;
-      for (int root = 0; root < roots_; ++root)
-        queue().copy_blocks(accumulator(root) + at, block, sent + std::size_t(root) * count,
-                            roots * count, ranks, count);
-      transfers.run_all_to_all(number, std::span<sum const>(sent, all),
-                               std::span<sum>(received, all));
-      auto const root_at = [&](int root) { return received + std::size_t(root) * count; };
-      for (auto const& [to, from] : sums_)
-        queue().add(root_at(to), root_at(from), root_at(to), count);
-      queue().copy_bytes(received, gradients_ + at + me * block, count * sizeof(sum));
-    }
+  /// Carries out the row of an operation: brings the ranks' roots of each block together and adds
+  /// them up.
+  void exchange(transfer_runner<Rank> const& transfers, program_operation const& of) const {
+    exchange_.run(transfers, of, gradients_, roots_);
   }
 
  private:
@@ -123,12 +104,12 @@ class slice_sums {
     return gradients_ + std::size_t(number) * layout_.stride;
   }
 
-  slice_arena layout_;
+  gradient_arena layout_;
   sum* gradients_;
+  block_exchange<Sum, wire_format::unrounded, Rank> exchange_;
   slice_range mine_{};
   lean_vector<slice_tree::step> steps_;
   int roots_ = 0;
-  lean_vector<slice_tree::sum> sums_;
   lean_vector<lean_vector<range>> ranges_;  // the ranges of the gradients of each chunk
 };
 
@@ -138,13 +119,12 @@ class slice_sums<Sum, Rank, false> {
   using sum = Sum;
 
  public:
-  slice_sums(Rank const&, plan_ir const&, parameter_layout const&, slice_arena const&,
-             sum* gradients)
+  slice_sums(Rank&, plan_ir const&, parameter_layout const&, gradient_arena const&, sum* gradients)
       : gradients_(gradients) {}
   void clear(Rank&) const {}
   [[nodiscard]] sum* place_of(int) const { return gradients_; }
   void add(Rank&, int, int) const {}
-  void exchange(Rank&, transfer_runner<Rank> const&, int) const {}
+  void exchange(transfer_runner<Rank> const&, program_operation const&) const {}
 
  private:
   sum* gradients_;

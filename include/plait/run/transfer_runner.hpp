@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <span>
 
+#include "plait/backend/collective_call.hpp"
 #include "plait/core/lean_vector.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/mesh/stream.hpp"
@@ -80,11 +81,19 @@ class transfer_runner {
   /// Carries out row `number` of the list, which is a sum of numbers, in place at `data`.
   template <class T>
   void sum(int number, T* data) const;
-  /// Carries out a row that sends a block from each rank to each other rank.
+  /// Returns the address of the first element of the range that an operation's row moves.
   template <class T>
-  void run_all_to_all(int number, std::span<T const> sent, std::span<T> received) const {
-    row(number).group->all_to_all(sent, received);
+  [[nodiscard]] T* place_of(program_operation const& of, T* data) const {
+    auto const& now = row(of.row);
+    auto const distance = of.bucket < 0 ? 0 : std::size_t(of.bucket - now.what.bucket);
+    return data + now.begin + distance * now.what.stride;
   }
+  /// Makes one call of a row that moves pieces: sends a block from each rank to each other rank, or
+  /// gathers blocks. `work`: the work of the row's stream before and after the transfer of the
+  /// call.
+  template <class T>
+  void run_piece(int number, std::span<T const> sent, std::span<T> received,
+                 call_work const& work) const;
 
  private:
   [[gnu::cold]] static active_row prepared(Rank& rank, transfer const& what);
@@ -97,8 +106,7 @@ template <class T>
 void transfer_runner<Rank>::run(program_operation const& of, T* data, int tag) const {
   auto const& now = row(of.row);
   auto& group = *now.group;
-  auto const distance = of.bucket < 0 ? 0 : std::size_t(of.bucket - now.what.bucket);
-  std::span<T> const all(data + now.begin + distance * now.what.stride, now.what.count);
+  std::span<T> const all(place_of(of, data), now.what.count);
   auto const mine = [&] {
     std::size_t const block = all.size() / static_cast<std::size_t>(group.size());
     return all.subspan(static_cast<std::size_t>(group.rank()) * block, block);
@@ -115,12 +123,30 @@ void transfer_runner<Rank>::run(program_operation const& of, T* data, int tag) c
                               : group.receive(all, now.other, tag);
     case collective::all_reduce: return group.all_reduce(all);
     case collective::none:
-    case collective::all_to_all:  // needs two ranges of memory, see run_all_to_all
+    case collective::all_to_all:  // moves pieces, see run_piece
     case collective::receive:     // a row of kind send covers the receiving rank, too
     case collective::barrier:
     case collective::reduce:
     case collective::scatter:
     case collective::gather: planning::refuse_row(now.what.place, "a part that moves one range");
+  }
+}
+
+template <class Rank>
+template <class T>
+void transfer_runner<Rank>::run_piece(int number, std::span<T const> sent, std::span<T> received,
+                                      call_work const& work) const {
+  auto const& now = row(number);
+  auto& group = *now.group;
+  bool const gathers = now.moves == collective::all_gather;
+  if constexpr (requires { group.all_to_all(sent, received, work); }) {
+    return gathers ? group.all_gather(sent, received, work)
+                   : group.all_to_all(sent, received, work);
+  } else {
+    work.before();
+    if (gathers) group.all_gather(sent, received);
+    else group.all_to_all(sent, received);
+    work.after();
   }
 }
 
@@ -143,7 +169,7 @@ auto transfer_runner<Rank>::prepared(Rank& rank, transfer const& what) -> active
                        .with(what.held, invariant)
                        .axes_with(shard<dim::elements>);
   auto const block = static_cast<std::size_t>(rank.grid().block_of(rank.coordinates(), cut));
-  out.begin = what.offset + block * what.count;
+  out.begin = what.offset + block * what.elements();
   int const stage = rank.stage();
   out.is_sent_here = what.is_sent_by(stage);
   auto const& end = out.is_sent_here && row.moves == collective::send ? what.to : what.from;

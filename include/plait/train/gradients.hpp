@@ -118,6 +118,10 @@ gradients<Job, reduced_placement<Job>> reduce_gradients(Rank& rank, gradients<Jo
       !plan::rules.sums_blocks(),
       "reduce_gradients<Job>: the job has zero<2> or zero<3>, whose gradients only a trainer can "
       "add up, microbatch by microbatch; call trainer.gradients_of(batch), or use zero<1>");
+  static_assert(
+      !plan::rules.rounds(),
+      "reduce_gradients<Job>: the job has compressed gradients, for whose exchange only a trainer "
+      "has memory; call trainer.gradients_of(batch), or leave compressed out");
   auto const layout = plan::parameter_layout_for(rank.stage(), rank.grid());
   gradient_reduction<typename Job::gradient_element, Rank, plan::grid.world_size() != 1> const work{
       rank, mine.data, plan::entries.view(), plan::rules, layout};

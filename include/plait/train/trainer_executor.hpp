@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include "plait/core/lean_vector.hpp"
 #include "plait/core/macros.hpp"
@@ -11,6 +12,7 @@
 #include "plait/mesh/stream.hpp"
 #include "plait/plan/memory.hpp"
 #include "plait/plan/schedule/step_program.hpp"
+#include "plait/run/block_exchange.hpp"
 #include "plait/run/context.hpp"
 #include "plait/run/slice_sums.hpp"
 #include "plait/run/step_executor.hpp"
@@ -76,7 +78,8 @@ class trainer_executor {
                 plan::norm_partial_count()),
         sums_(memory_.numbers(), memory_.of_slices(),
               block_of(plan::samples, on.grid(), on.coordinates())),
-        slices_(on, ir_of<plan>, store.layout(), store.slices(), store.gradients()),
+        slices_(on, ir_of<plan>, store.layout(), store.gradients_layout(), store.gradients()),
+        exchange_(on, store.gradients_layout(), store.gradients()),
         passes(on, store,
                {.clips = needs_norm(options),
                 .checks_loss = options.on_not_finite != trainer_options::not_finite::train_on,
@@ -225,7 +228,7 @@ class trainer_executor {
         case transfer_place::parameters:
           return transfers.run(now, with.passes.staging().parameters(now));
         case transfer_place::microbatch_gradients:
-          return transfers.run(now, with.passes.staging().gradients(now));
+          return sum(transfers, now, with.passes.staging().gradients(now));
         case transfer_place::gather_parameters:
           return transfers.run(now, store_.compute_parameters());
         case transfer_place::activation_edge:
@@ -233,10 +236,10 @@ class trainer_executor {
           return transfers.run(now, with.passes.edge(row.what, now), now.microbatch);
         case transfer_place::slices:
           if (row.moves == collective::all_to_all)
-            return slices_.exchange(rank_, transfers, now.row);
+            return slices_.exchange(transfers, now);
           return transfers.run(now, store_.gradients());
-        case transfer_place::ties:
-        case transfer_place::gradients: return transfers.run(now, store_.gradients());
+        case transfer_place::ties: return transfers.run(now, store_.gradients());
+        case transfer_place::gradients: return sum(transfers, now, store_.gradients());
         case transfer_place::consistency:
         case transfer_place::forward:  // these transfers run within the layers of a pass
         case transfer_place::recompute:
@@ -303,6 +306,16 @@ class trainer_executor {
     return {store_.gradients()};
   }
 
+  /// Carries out a row that sums gradients over ranks. `data`: the arena to which the row's offset
+  /// refers.
+  void sum(transfer_runner<Rank> const& transfers, program_operation const& now,
+           typename Job::gradient_element* data) const {
+    if constexpr (plan::rules.rounds())
+      if (transfers.row(now.row).what.element == transfer_element::word)
+        return exchange_.run(transfers, now, data);
+    transfers.run(now, data);
+  }
+
   /// Computes, for each term of the loss, loss_scale = weight of the term / count of the term in
   /// the global batch.
   void scale() const {
@@ -360,6 +373,11 @@ class trainer_executor {
   state_rounding<device_type, Optimizer> rounding_{};
   summed_numbers<plan, terms, numbers_type> sums_;
   slice_sums<typename Job::gradient_element, Rank, (plan::slices > 0)> slices_;
+  // Exchanges rounded gradients; does nothing if the plan does not round them.
+  std::conditional_t<plan::rules.rounds(),
+                     block_exchange<typename Job::gradient_element, plan::rules.sent, Rank>,
+                     no_exchange>
+      exchange_;
   lean_vector<aged_block> updated_{};    // the blocks that the optimizer updates
   lean_vector<std::int64_t> younger_{};  // differences between the oldest age and other ages
   numbers_type last_read_{};             // numbers that read_numbers() has downloaded

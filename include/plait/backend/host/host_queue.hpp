@@ -21,6 +21,7 @@
 #include "plait/backend/host/maths/image_norm.hpp"
 #include "plait/backend/host/maths/matmul.hpp"
 #include "plait/backend/host/maths/optimizer.hpp"
+#include "plait/backend/host/maths/rounded.hpp"
 #include "plait/backend/host/maths/rowwise.hpp"
 #include "plait/backend/host/maths/windows.hpp"
 #include "plait/backend/in_passes.hpp"
@@ -80,6 +81,18 @@ class host_queue : public queue_calls<host_queue> {
   template <class From, class To>
   void run(operation::convert, in<From> from, matrix<To> to) const {
     for (std::size_t i = 0; i < to.count(); ++i) to.data[i] = static_cast<To>(from.data[i]);
+  }
+  template <class T, class Of>
+  void run(operation::round_blocks, in<T> from, matrix<rounded_block<Of>> to) const {
+    host_maths::round_blocks(from.data, to.data, to.count());
+  }
+  template <class T, class Of>
+  void run(operation::widen_blocks, in<rounded_block<Of>> from, matrix<T> to) const {
+    host_maths::widen_blocks(from.data, to.data, from.count());
+  }
+  template <class T, class Of>
+  void run(operation::add_blocks, in<rounded_block<Of>> from, matrix<T> sum) const {
+    host_maths::add_blocks(from.data, sum.data, from.count());
   }
   template <class T>
   void run(operation::copy_blocks, in<T> from, matrix<T> to) const {

@@ -78,6 +78,7 @@ class process_communicator : public communicator_calls<process_communicator> {
   /// Sums need memory for the other ranks' values; with process_reduction::library only reductions
   /// that the engine lacks need it.
   static constexpr communicator_parts parts{.sums_in_room = true};
+  static constexpr bool runs_work_of_calls = true;
   /// Returns the number of bytes that sums have allocated so far.
   [[nodiscard]] std::size_t room_bytes() const;
 
@@ -116,7 +117,9 @@ class process_communicator : public communicator_calls<process_communicator> {
       if (compares_ && size() > 1) meet(call);
       else detail::check_shape(members_[std::size_t(rank_)], call, members_);
       log_.site(detail::flight_site::moves);
+      call.work.before();
       if (tensor_bytes != 0) move<Kind, T>(call);
+      call.work.after();
       if (compares_ || !detail::has_root(call.kind))
         // All members have arrived. This is not certain after a broadcast that was not compared,
         // which may return earlier on its root.

@@ -22,8 +22,9 @@ namespace plait::ext {
 /// calls on stream data are handed over to it instead, and events order the two threads.
 ///
 /// on(stream::data) waits for all calls that were handed over so far, so a queue that it returned
-/// must not be used after a later call: on() must be called again. Memory is freed when no call is
-/// under way.
+/// must not be used after a later call: on() must be called again. In the second thread, which does
+/// the work of a call's stream before and after the transfer, it returns at once. Memory is freed
+/// when no call is under way.
 /// Errors:  wait, record, synchronize and on(stream::data) rethrow an exception that a call has
 ///          thrown in the second thread.
 /// Threads: one thread per device object.

@@ -18,7 +18,7 @@ PLAIT_DECL void process_device::synchronize() const {
 }
 
 PLAIT_DECL host_device::queue process_device::on(stream which) const {
-  if (which == stream::data && second_ != nullptr) second_->drain();
+  if (which == stream::data && second_ != nullptr && !second_->is_current()) second_->drain();
   return host_device::on(which);
 }
 

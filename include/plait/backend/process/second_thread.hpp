@@ -52,6 +52,8 @@ class second_thread final : public call_pause {
   ~second_thread() override { end(); }
 
   void hand_over(handed_call const& one);
+  /// Returns true if the caller is the second thread.
+  [[nodiscard]] bool is_current() const { return thread_.get_id() == std::this_thread::get_id(); }
   /// Returns the number of calls that have been handed over.
   [[nodiscard]] std::uint64_t handed();
   /// Returns when the first `count` calls have been carried out.

@@ -18,7 +18,7 @@ namespace plait::planning {
 
 /// The bytes of one element, for each type of element in a plan's transfers.
 struct element_sizes {
-  std::array<std::size_t, 6> bytes{};  ///< bytes of an element, in the order of transfer_element
+  std::array<std::size_t, 7> bytes{};  ///< bytes of an element, in the order of transfer_element
 
   [[nodiscard]] constexpr std::size_t of(transfer_element element) const {
     return bytes[static_cast<std::size_t>(element)];
@@ -28,7 +28,8 @@ struct element_sizes {
 template <class Plan>
 inline constexpr element_sizes sizes_of{{Plan::element_bytes, Plan::slot_bytes,
                                          Plan::gradient_bytes, Plan::parameter_bytes,
-                                         sizeof(double), sizeof(std::uint64_t)}};
+                                         sizeof(double), sizeof(std::uint64_t),
+                                         sizeof(wire_word)}};
 
 /// Returns the bytes that a rank of `stage` sends in the transfers of a list, within its group
 /// along the axes `over`, which has `ranks` ranks. A message between stages counts for the rank

@@ -15,6 +15,7 @@
 #include "plait/plan/schedule/transfer.hpp"
 #include "plait/plan/sharding/arena_layout.hpp"
 #include "plait/plan/sharding/bucket_staging_buffers.hpp"
+#include "plait/plan/sharding/gradient_arena.hpp"
 #include "plait/plan/sharding/parameter_plan.hpp"
 #include "plait/policy/policy.hpp"
 #include "plait/schedule/lowering.hpp"
@@ -55,7 +56,7 @@ struct plan_ir {
   parameter_rules rules{};
   bool has_copies = false;       ///< true if layers see parameters in another type than optimizers
   bool splits_backward = false;  ///< backward passes may be split in halves
-  std::size_t element_bytes = 0, parameter_bytes = 0;
+  std::size_t element_bytes = 0, parameter_bytes = 0, gradient_bytes = 0;
   int tensor_ranks = 1;
   int norm_partials = 0;  ///< number of sums of squares for the norm of the gradients
   int loss_terms = 1;
@@ -79,6 +80,12 @@ struct plan_ir {
     bool const is_frozen = region == parameter_layout::frozen;
     if (!is_frozen && (gradients || has_copies)) return !rules.cut_axes().empty();
     return region != parameter_layout::over_tensor && rules.keeps_blocks();
+  }
+  /// Returns the layout of the arena of a rank's gradients. `layout`: the layout of the parameters
+  /// of the rank's stage.
+  [[nodiscard]] [[gnu::cold]] constexpr gradient_arena gradients_in(
+      parameter_layout const& layout) const {
+    return lay_out_gradients(layout, {samples, rules, slices, gradient_bytes}, grid);
   }
   /// Returns a bucket_uses, which finds the buckets whose parameters a unit uses.
   [[nodiscard]] [[gnu::cold]] constexpr bucket_uses bucket_uses_of(
@@ -154,6 +161,7 @@ inline constexpr plan_ir ir_of{
     .splits_backward = Plan::splits_backward,
     .element_bytes = Plan::element_bytes,
     .parameter_bytes = Plan::parameter_bytes,
+    .gradient_bytes = Plan::gradient_bytes,
     .tensor_ranks = Plan::tensor_ranks,
     .norm_partials = Plan::norm_partial_count(),
     .loss_terms = Plan::loss_terms(),

@@ -89,7 +89,8 @@ constexpr char const* to_string(transfer_place place) {
 }
 
 /// The type of a transfer's elements, named after the use of the values in the job.
-enum class transfer_element : int { compute, slot, gradient, parameter, real, bits };
+/// `word`: the wire_word of rounded gradients.
+enum class transfer_element : int { compute, slot, gradient, parameter, real, bits, word };
 
 /// One communication of a job: a value that is brought from one set of placements to another. The
 /// operation and the axes follow from the table of transitions. Example: a gradient from `partial`
@@ -108,9 +109,14 @@ struct transfer {
   int bucket = -1;         ///< first bucket that the transfer moves
   std::size_t stride = 0;  ///< distance between two buckets, in elements
   int buckets = 1;         ///< number of buckets that the transfer moves
+  std::size_t range = 0;   ///< gradients of the arena that the transfer brings to their new
+                           ///< placement, if `count` counts something else; 0: `count` elements
+  std::size_t piece = 0;   ///< gradients of each rank's block that one call moves; 0: all
   axis_set held{};         ///< axes along which the arena has only this rank's blocks
 
   [[nodiscard]] constexpr placements_transition row() const { return transition_between(from, to); }
+  /// Returns the number of elements of the arena that the transfer covers.
+  [[nodiscard]] constexpr std::size_t elements() const { return range > 0 ? range : count; }
   /// Returns true if ranks of `stage` send. A message is in the lists of both its stages, and the
   /// ranks of one of them only receive.
   [[nodiscard]] constexpr bool is_sent_by(int stage) const {

@@ -127,6 +127,8 @@ struct transfer_lister {
     }
   }
   /// Adds the transfers that bring the value of `made` from its placements to the placements `to`.
+  /// On axes on which the value is `rounded` ranks first exchange the summands of their blocks. They
+  /// gather the sums of these blocks rounded, too.
   [[gnu::cold]] constexpr void add_moves_of(transfer made, placements const& to) {
     made.count /= std::size_t(plan.grid.size(made.from.axes_with(shard<dim::elements>)));
     auto const go_to = [&](placements const& next) {
@@ -142,6 +144,14 @@ struct transfer_lister {
           they = they | which;
       return they;
     };
+    auto const exchanged = made.from.axes_with(rounded);
+    for (axis const which : scatter_order(exchanged)) {
+      if (to.at(which) == rounded) continue;
+      auto const next = made.from.with(which, shard<dim::elements>);
+      add(rounded_transfer(made, next, ranks(which)));
+      made.from = next;
+      made.count /= ranks(which);
+    }
     for (axis const which : scatter_order(axes_that(collective::reduce_scatter)))
       go_to(made.from.with(which, to.at(which))), made.count /= ranks(which);
     placements summed = made.from;
@@ -149,9 +159,25 @@ struct transfer_lister {
       summed = summed.with(which, to.at(which));
     if (summed != made.from) go_to(summed);
     auto const gathers = scatter_order(axes_that(collective::all_gather));
-    for (int i = gathers.size() - 1; i >= 0; --i)
-      made.count *= ranks(gathers[i]), go_to(made.from.with(gathers[i], to.at(gathers[i])));
+    for (int i = gathers.size() - 1; i >= 0; --i) {
+      auto const next = made.from.with(gathers[i], to.at(gathers[i]));
+      made.count *= ranks(gathers[i]);
+      if (!exchanged.contains(gathers[i])) go_to(next);
+      else add(rounded_transfer(made, next, 1)), made.from = next;
+    }
     go_to(to);  // in the other cases nothing is sent, or `add` throws
+  }
+  /// Returns the transfer that brings the gradients of `made` to the placements `to` in rounded
+  /// blocks. `values`: the number of values in a group, which is the number of ranks for summands.
+  [[nodiscard]] [[gnu::cold]] constexpr transfer rounded_transfer(transfer made,
+                                                                  placements const& to,
+                                                                  std::size_t values) const {
+    made.to = to;
+    made.element = transfer_element::word;
+    made.range = made.count;
+    made.count = values * sent_count(plan.rules.sent, made.range);
+    made.piece = plan.gradients_in(parameters).piece;
+    return made;
   }
 
   /// Adds the transfers of the nodes of an item, each with `times` as its number of times. For the
@@ -244,7 +270,8 @@ struct transfer_lister {
     if (!plan.rules.sums_blocks()) return;
     auto const summed = placements_of_region(parameter_layout::over_batch).summed;
     add_buckets(transfer_place::microbatch_gradients,
-                summed.replaced(shard<dim::elements>, partial), summed, transfer_element::gradient,
+                plan.rules.summands(summed.replaced(shard<dim::elements>, partial)),
+                plan.rules.summands(summed), transfer_element::gradient,
                 parameter_layout::over_batch, nullptr, load.microbatches);
   }
 
@@ -305,9 +332,12 @@ struct transfer_lister {
     auto const send_roots = [&](placements const& from, element_range const& range) {
       auto const ranks = plan.grid.size(from.axes_with(sliced));
       auto const roots = slice_tree(plan.slices).most_roots(ranks);
-      if (range.count > 0)
-        add({transfer_place::slices, from, from.replaced(sliced, shard<dim::elements>),
-             transfer_element::gradient, std::size_t(ranks * roots) * range.count, range.offset});
+      transfer made{transfer_place::slices,    from, from.replaced(sliced, shard<dim::elements>),
+                    transfer_element::gradient, std::size_t(ranks * roots) * range.count,
+                    range.offset};
+      made.range = range.count;
+      made.piece = plan.gradients_in(parameters).piece;
+      if (range.count > 0) add(made);
     };
     for (int const region : reduced_regions)
       send_roots(placements_of_region(region).summed, parameters.regions[std::size_t(region)]);
@@ -460,8 +490,9 @@ struct transfer_lister {
   [[gnu::cold]] constexpr void gradients(all_buckets) {
     for (int const region : reduced_regions) {
       auto const at = placements_of_region(region);
-      add_buckets(transfer_place::gradients, at.summed.replaced(sliced, shard<dim::elements>),
-                  at.owned, transfer_element::gradient, region, &parameters.gradients_at);
+      add_buckets(transfer_place::gradients,
+                  plan.rules.summands(at.summed.replaced(sliced, shard<dim::elements>)), at.owned,
+                  transfer_element::gradient, region, &parameters.gradients_at);
     }
   }
 

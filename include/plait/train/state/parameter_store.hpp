@@ -52,13 +52,14 @@ struct element_types {
 struct placed_parameters {
   parameter_layout layout;
   lean_vector<parameter_block> local;
-  slice_arena slices;
+  gradient_arena gradients;
 };
 template <class Plan, class Rank>
 [[nodiscard]] [[gnu::cold]] placed_parameters parameters_on(Rank const& rank) {
   auto layout = Plan::parameter_layout_for(rank.stage(), rank.grid());
-  auto const slices = Plan::slice_arena_for(layout, rank.grid());
-  return {std::move(layout), Plan::blocks(rank.stage(), rank.tensor_rank(), rank.grid()), slices};
+  auto const gradients = Plan::gradient_arena_for(layout, rank.grid());
+  return {std::move(layout), Plan::blocks(rank.stage(), rank.tensor_rank(), rank.grid()),
+          gradients};
 }
 
 /// Holds the parameters of one rank's stage, their gradients and the optimizer's states in flat
@@ -103,8 +104,8 @@ class parameter_store {
                                    lean_vector<parameter_block> const& local);
 
   [[nodiscard]] auto const& layout() const { return layout_; }
-  /// Returns the layout of the accumulators of slices in the arena of gradients.
-  [[nodiscard]] slice_arena const& slices() const { return slices_; }
+  /// Returns the layout of the arena of gradients.
+  [[nodiscard]] gradient_arena const& gradients_layout() const { return gradients_layout_; }
   [[nodiscard]] lean_vector<parameter_block> const& local() const { return local_; }
   /// Returns the blocks that this rank's optimizer updates.
   [[nodiscard]] auto const& owned() const { return owned_; }
@@ -242,7 +243,7 @@ class parameter_store {
   lean_vector<parameter_block> local_;
   lean_vector<owned_block> owned_;
   std::size_t owned_count_;
-  slice_arena slices_;
+  gradient_arena gradients_layout_;
 };
 
 template <class Elements, class Rank>
@@ -259,10 +260,10 @@ parameter_store<Elements, Rank>::parameter_store(Rank& rank, plan_facts const& p
       local_(std::move(placed.local)),
       owned_(owned_blocks(layout_, rules(), rank.grid(), rank.coordinates())),
       owned_count_(owned_.empty() ? 0 : owned_.back().state_offset + owned_.back().elements.count),
-      slices_(placed.slices) {
+      gradients_layout_(placed.gradients) {
   arenas_.parameters = allocate(stored_count() * sizeof(parameter_element));
   arenas_.copies = allocate(has_copies ? layout_.parameters_at.count * sizeof(T) : 0);
-  arenas_.gradients = allocate(slices_.total * sizeof(gradient_element));
+  arenas_.gradients = allocate(gradients_layout_.total * sizeof(gradient_element));
   arenas_.state = allocate(owned_count_ * sizeof(state_element) * std::size_t(states));
 }
 
@@ -507,7 +508,7 @@ void parameter_store<Elements, Rank>::clear() {
   auto const queue = rank_.device().on(stream::compute);
   queue.fill(state_element{}, state(), owned_count_ * std::size_t(states_));
   queue.fill(parameter_element{0}, parameters(), stored_count());
-  queue.fill(gradient_element{0}, gradients(), slices_.total);
+  queue.fill(gradient_element{0}, gradients(), gradients_layout_.total);
   if constexpr (has_copies) queue.fill(T{0}, copies(), layout_.parameters_at.count);
 }
 

@@ -28,6 +28,7 @@
 #include "plait/backend/cuda/kernels/optimizer.hpp"
 #include "plait/backend/cuda/kernels/rms_norm.hpp"
 #include "plait/backend/cuda/kernels/rounded_adamw.hpp"
+#include "plait/backend/cuda/kernels/rounded.hpp"
 #include "plait/backend/cuda/kernels/rowwise.hpp"
 #include "plait/backend/cuda/kernels/windows.hpp"
 #include "plait/backend/cuda/products/cuda_products.hpp"
@@ -101,6 +102,18 @@ class cuda_queue : public cuda_products<cuda_queue>, public queue_calls<cuda_que
   template <class From, class To>
   void run(operation::convert, in<From> from, matrix<To> to) const {
     cuda_kernels::convert(launcher(), from.data, to.data, to.count());
+  }
+  template <class T, class Of>
+  void run(operation::round_blocks, in<T> from, matrix<rounded_block<Of>> to) const {
+    cuda_kernels::round_blocks(launcher(), from.data, to.data, to.count());
+  }
+  template <class T, class Of>
+  void run(operation::widen_blocks, in<rounded_block<Of>> from, matrix<T> to) const {
+    cuda_kernels::widen_blocks(launcher(), from.data, to.data, from.count());
+  }
+  template <class T, class Of>
+  void run(operation::add_blocks, in<rounded_block<Of>> from, matrix<T> sum) const {
+    cuda_kernels::add_blocks(launcher(), from.data, sum.data, from.count());
   }
   template <class T>
   void run(operation::copy_blocks, in<T> from, matrix<T> to) const {

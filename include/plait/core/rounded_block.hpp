@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <type_traits>
+
+#include "plait/core/bfloat16.hpp"
+#include "plait/core/float8.hpp"
+#include "plait/core/macros.hpp"
+#include "plait/core/namespaces.hpp"
+
+namespace plait::ext {
+
+/// The form in which ranks send gradients to each other.
+enum class wire_format : int {
+  unrounded,  ///< in the type in which they are summed
+  bfloat16,   ///< as rounded_block<plait::bfloat16>
+  float8      ///< as rounded_block<plait::float8>
+};
+
+/// The number of gradients that are rounded together. The blocks of elements that ranks own are
+/// multiples of this number.
+inline constexpr std::size_t rounded_elements = 64;
+
+/// `rounded_elements` numbers, rounded for a transfer between ranks.
+///
+/// Syntax:  rounded_block<T>{}.value[i] is the rounded element i; `scale_of(largest)` and
+///          `widened(i)` convert.
+template <class T>
+struct rounded_block;
+
+/// The numbers as bfloat16: 128 bytes.
+template <>
+struct rounded_block<bfloat16> {
+  static constexpr wire_format format = wire_format::bfloat16;
+  static constexpr bool has_scale = false;
+
+  plait::bfloat16 value[rounded_elements];
+
+  [[nodiscard]] PLAIT_HOST_DEVICE float widened(std::size_t i) const { return value[i]; }
+};
+
+/// The numbers as float8, divided by a common factor, so that the largest becomes 448: 68 bytes. If
+/// a number is not finite, the factor is NaN, and so are all numbers that a rank reads from the
+/// block.
+template <>
+struct rounded_block<float8> {
+  static constexpr wire_format format = wire_format::float8;
+  static constexpr bool has_scale = true;
+
+  float scale;
+  plait::float8 value[rounded_elements];
+
+  [[nodiscard]] PLAIT_HOST_DEVICE float widened(std::size_t i) const {
+    return scale * static_cast<float>(value[i]);
+  }
+  /// Returns the factor for numbers of at most this magnitude, which is NaN if a number is not
+  /// finite, and 0 if all are 0. The factor of other numbers is a normal number, so that the
+  /// quotient of a number and the factor is at most 448.
+  [[nodiscard]] PLAIT_HOST_DEVICE static float scale_of(float largest) {
+    constexpr float greatest = 448, least = std::numeric_limits<float>::min();
+    if (!(largest <= std::numeric_limits<float>::max()))
+      return std::numeric_limits<float>::quiet_NaN();
+    float const quotient = largest / greatest;
+    return largest == 0 ? 0.0f : quotient < least ? least : quotient;
+  }
+  /// Returns number `x` of a block with the factor `by`.
+  [[nodiscard]] PLAIT_HOST_DEVICE static plait::float8 rounded(float x, float by) {
+    return by > 0 ? plait::float8(x / by) : plait::float8(0.0f);
+  }
+};
+
+static_assert(sizeof(rounded_block<bfloat16>) == 128 && sizeof(rounded_block<float8>) == 68);
+static_assert(std::is_trivially_copyable_v<rounded_block<float8>>);
+
+/// The integer type in which communicators move rounded blocks: blocks of each format are whole
+/// numbers of it.
+using wire_word = std::int32_t;
+
+/// Returns the number of words of a block.
+[[nodiscard]] constexpr std::size_t words_of_block(wire_format format) {
+  return (format == wire_format::float8 ? sizeof(rounded_block<float8>)
+                                        : sizeof(rounded_block<bfloat16>)) /
+         sizeof(wire_word);
+}
+
+}  // namespace plait::ext

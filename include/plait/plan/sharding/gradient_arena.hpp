@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+
+#include "plait/core/rounded_block.hpp"
+#include "plait/mesh/axis.hpp"
+#include "plait/mesh/blocks.hpp"
+#include "plait/mesh/mesh.hpp"
+#include "plait/mesh/placements.hpp"
+#include "plait/placement/slice_tree.hpp"
+#include "plait/plan/sharding/arena_layout.hpp"
+#include "plait/policy/policy.hpp"
+
+namespace plait::planning {
+
+/// The rules by which a plan lays out the arena of a rank's gradients.
+struct gradient_rules {
+  placements samples{};
+  parameter_rules parameters{};
+  int slices = 0;  ///< slices of a global batch; 0: no slices
+  std::size_t element_bytes = 0;
+};
+
+/// The arena in which a rank adds up gradients, in elements. It consists of accumulators, each as
+/// long as all gradients, and of two rooms: ranks that bring the summands of a block together send
+/// them from one room and receive them in the other, one piece of a block after the other. For most
+/// plans there are one accumulator and no rooms, because communicators add up the summands
+/// themselves. The exceptions are:
+///
+/// - Plans with slices. Their sums follow a fixed binary tree over the slices, so that they have
+///   equal bits on any number of ranks. A partial sum that waits for its sibling in the tree needs
+///   an accumulator of its own. The slices of a rank form subtrees of the tree, and the sum of each
+///   subtree, its root, is sent to other ranks.
+/// - Plans that round the gradients that ranks send. Each rank then has one root.
+struct gradient_arena {
+  int accumulators = 1;
+  int roots = 1;           ///< the greatest number of subtrees, and so of roots, that a rank has
+  std::size_t stride = 0;  ///< distance between two accumulators, in elements
+  std::size_t piece = 0;   ///< elements of a root that are sent to one rank in one transfer
+  std::size_t sent_at = 0, received_at = 0, total = 0;
+
+  /// The greatest number of bytes that a rank sends at one time. Each of the pieces for one root
+  /// and one rank may be longer, because its length is rounded up to the alignment.
+  static constexpr std::size_t most_bytes = std::size_t{1} << 20;
+
+  /// Adds the two rooms, of `count` elements each.
+  constexpr void add_rooms(std::size_t count) {
+    sent_at = total;
+    received_at = sent_at + count;
+    total = received_at + count;
+  }
+};
+
+/// Returns the number of elements in which `count` gradients are sent: the gradients themselves, or
+/// words of rounded blocks.
+[[nodiscard]] constexpr std::size_t sent_count(wire_format format, std::size_t count) {
+  return format == wire_format::unrounded ? count
+                                          : count / rounded_elements * words_of_block(format);
+}
+
+/// Lays out the rooms of a plan that rounds the gradients that ranks send.
+[[gnu::cold]] constexpr void add_rooms_of_rounding(gradient_arena& out,
+                                                   parameter_layout const& layout,
+                                                   gradient_rules const& how, mesh const& complete) {
+  auto const& rules = how.parameters;
+  std::size_t most = 1, least = 0;  // ranks along an axis
+  for (axis const which : all_axes)
+    if (auto const ranks = std::size_t(complete.size(which));
+        rules.rounded_axes.contains(which) && ranks > 1) {
+      most = std::max(most, ranks);
+      least = least == 0 ? ranks : std::min(least, ranks);
+    }
+  if (least == 0) return;
+  std::size_t longest = 0;
+  for (auto const& one : layout.buckets) longest = std::max(longest, one.elements.count);
+  std::size_t const words = words_of_block(rules.sent), bytes = words * sizeof(wire_word) * most;
+  std::size_t const blocks = std::min(longest / least / rounded_elements,
+                                      (gradient_arena::most_bytes + bytes - 1) / bytes);
+  out.piece = blocks * rounded_elements;
+  out.add_rooms(rounded_up((blocks * bytes + how.element_bytes - 1) / how.element_bytes,
+                           parameter_alignment));
+}
+
+/// Returns the layout of the arena of gradients. `layout`: the layout of the rank's parameters;
+/// `complete`: the mesh with all its sizes.
+[[gnu::cold]] constexpr gradient_arena lay_out_gradients(parameter_layout const& layout,
+                                                         gradient_rules const& how,
+                                                         mesh const& complete) {
+  gradient_arena out;
+  out.stride = out.total = layout.gradients_at.count;
+  if (how.parameters.rounds()) add_rooms_of_rounding(out, layout, how, complete);
+  if (how.slices == 0) return out;
+  slice_tree const tree(how.slices);
+  int const ranks = block_of(how.samples, complete, {}).blocks;
+  out.accumulators = tree.most_accumulators(ranks);
+  out.roots = tree.most_roots(ranks);
+  out.total = out.stride * std::size_t(out.accumulators);
+  if (ranks == 1) return out;
+  std::size_t const blocks = std::size_t(ranks) * std::size_t(out.roots);
+  std::size_t longest = layout.tied_count;
+  for (auto const& region : layout.regions) longest = std::max(longest, region.count);
+  out.piece = std::min(longest / std::size_t(ranks),
+                       rounded_up(gradient_arena::most_bytes / how.element_bytes / blocks,
+                                  parameter_alignment));
+  out.add_rooms(blocks * out.piece);
+  return out;
+}
+
+}  // namespace plait::planning
