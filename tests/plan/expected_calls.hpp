@@ -69,11 +69,19 @@ class calls_of_rows {
     if (row.moves == plait::ext::collective::send) other = (sends ? what.to : what.from).stage();
     auto const add = [&]<class T>(T) {
       auto const type = plait::detail::element_type::of<T>();
-      lines_.push_back(
-          line::of(collective_of(row.moves, sends), row.over, type.kind, type.bytes, what.count,
-                   row.moves == plait::ext::all_reduce_max ? plait::ext::reduction::max
-                                                           : plait::ext::reduction::sum,
-                   other));
+      // A row that moves pieces makes a call for each, and the last piece may be shorter.
+      std::size_t const block = what.elements() / std::size_t(grid_.size(row.over)),
+                        piece = what.piece > 0 ? what.piece : block;
+      for (std::size_t begin = 0; begin < block || begin == 0; begin += std::max<std::size_t>(piece, 1)) {
+        std::size_t const part = std::min(piece, block - begin);
+        lines_.push_back(line::of(
+            collective_of(row.moves, sends), row.over, type.kind, type.bytes,
+            what.piece > 0 ? what.count * part / block : what.count,
+            row.moves == plait::ext::all_reduce_max ? plait::ext::reduction::max
+                                                    : plait::ext::reduction::sum,
+            other));
+        if (what.piece == 0) break;
+      }
     };
     switch (what.element) {
       case plait::planning::transfer_element::compute: return add(typename Job::element{});
@@ -85,6 +93,7 @@ class calls_of_rows {
         return add(typename Job::parameter_element{});
       case plait::planning::transfer_element::real: return add(0.0);
       case plait::planning::transfer_element::bits: return add(std::uint64_t{0});
+      case plait::planning::transfer_element::word: return add(plait::ext::wire_word{0});
     }
   }
   [[nodiscard]] int stage() const { return place_.along(plait::axis::stage); }

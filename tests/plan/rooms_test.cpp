@@ -55,10 +55,10 @@ void check_rooms(too_small& found, int stage, workload const& load) {
   auto const arena = Plan::arena_for(stage, load);
   auto const& chunk = arena.chunks[0];
   auto const parameters = Plan::parameter_layout_for(stage, grid);
-  auto const slices = Plan::slice_arena_for(parameters, grid);
+  auto const slices = Plan::gradient_arena_for(parameters, grid);
   auto const need = Plan::memory(stage, load);
   std::size_t const staging = arena.staging_bytes;
-  std::size_t state = 0, passes_of_slices = 0;
+  std::size_t state = 0, in_rooms = 0;
   // The losses of slices follow their labels; without slices both are numbers of a step.
   std::size_t const of_loss =
       Plan::slices > 0 ? numbers.norm_partials_at - numbers.slices_at : number_tables::step_bytes;
@@ -106,21 +106,33 @@ void check_rooms(too_small& found, int stage, workload const& load) {
             auto const range = made.count / (ranks * roots);
             EXPECT_EQ(range * ranks * roots, made.count);
             found.expect(made.place, made.offset + range, slices.stride);
-            passes_of_slices = std::max(passes_of_slices, ranks * roots * slices.piece);
+            in_rooms = std::max(in_rooms, ranks * roots * slices.piece);
           } else {
             found.expect(made.place, made.offset + made.count, slices.stride);
           }
           break;
-        case transfer_place::ties:
-        case transfer_place::gradients: expect_in(slices.stride); break;
+        case transfer_place::gradients:
+          if (made.element == transfer_element::word) {
+            auto const ranks = std::size_t(grid.size(made.row().over));
+            in_rooms =
+                std::max(in_rooms,
+                         (ranks * sent_count(Plan::rules.sent, slices.piece) * sizeof(wire_word) +
+                          Plan::gradient_bytes - 1) /
+                             Plan::gradient_bytes);
+            found.expect(made.place, made.offset + made.elements() * std::size_t(grid.size(cut)),
+                         slices.stride);
+            break;
+          }
+          [[fallthrough]];
+        case transfer_place::ties: expect_in(slices.stride); break;
         case transfer_place::gather_parameters:
         case transfer_place::blocks: expect_in(parameters.count()); break;
         case transfer_place::state: state += bytes; break;
         default: break;
       }
     }
-  found.expect(transfer_place::slices, passes_of_slices, slices.received_at - slices.sent_at);
-  found.expect(transfer_place::slices, passes_of_slices, slices.total - slices.received_at);
+  found.expect(transfer_place::gradients, in_rooms, slices.received_at - slices.sent_at);
+  found.expect(transfer_place::gradients, in_rooms, slices.total - slices.received_at);
   if (state > 0) {
     EXPECT_EQ(state, need.parameters + need.optimizer + need.averages);
   }
@@ -156,6 +168,8 @@ using owned = data_parallel<at_launch, zero<1>>;
 using policies =
     ::testing::Types<serial, data_parallel<2>, small_gpt::tp2, pipeline<2>, pipeline<4>,
                      hybrid<pipeline<2>, data_parallel<2, zero<1>>, small_gpt::tp2_sharded>,
+                     data_parallel<4, within<2>, compressed<float8>, buckets<1>>,
+                     hybrid<data_parallel<at_launch, compressed<bfloat16>>, small_gpt::tp2>,
                      hybrid<replicated, reproducible<4>>, hybrid<owned, reproducible<4>>,
                      hybrid<replicated, small_gpt::tp2, reproducible<4>>,
                      hybrid<pipeline<2>, replicated, reproducible<4>>,

@@ -64,7 +64,8 @@ void expect_calls_of_the_list(Backend const& backend) {
       std::int64_t times = 0;
       for (auto const& what :
            plait::planning::transfers_of<typename Job::plan_type>(rank.stage(), load, part))
-        if (rank.grid().size(what.row().over) > 1) times += what.times;
+        if (int const ranks = rank.grid().size(what.row().over); ranks > 1)
+          times += what.times * what.calls(ranks);
       if (part == job_part::training) {
         EXPECT_EQ(times, std::int64_t(log.size()));
       }
@@ -231,6 +232,22 @@ using simulated_policies =
 TYPED_TEST_SUITE(SimulatedExchanges, simulated_policies);
 TYPED_TEST(SimulatedExchanges, AreWhatTheSimulatedRanksCall) {
   expect_calls_of_the_list<small_gpt::job<TypeParam>>(plait::simulated{});
+}
+
+// Rounded gradients: ranks send the summands of blocks, and gather the sums.
+template <class Element, class... Options>
+using rounded_axis = data_parallel<4, plait::compressed<Element>, plait::buckets<1>, Options...>;
+TEST(ExchangesOfRoundedGradients, AreWhatIsCalled) {
+  using plait::bfloat16, plait::float8, plait::within, plait::zero;
+  plait::threads const on{};
+  expect_calls_of_the_list<small_gpt::job<rounded_axis<float8>>>(on);
+  expect_calls_of_the_list<small_gpt::job<rounded_axis<bfloat16, zero<1>>>>(on);
+  expect_calls_of_the_list<small_gpt::job<
+      hybrid<pipeline<2>, data_parallel<2, plait::compressed<bfloat16>>, small_gpt::tp2_sharded>>>(
+      on);
+  expect_calls_of_the_list<small_gpt::job<
+      hybrid<data_parallel<2, plait::compressed<float8>, zero<3>, plait::buckets<1>>,
+             small_gpt::tp2_sharded>>>(plait::simulated{});
 }
 
 TEST(ExchangesAtLaunch, AreWhatThreadsCall) {

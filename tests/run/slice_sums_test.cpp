@@ -57,21 +57,19 @@ void expect_tree(int data_ranks, std::size_t piece) {
   launch<job>(threads{.data_ranks = data_ranks}, [&](auto& rank) {
     using rank_type = std::remove_cvref_t<decltype(rank)>;
     auto const layout = plan::parameter_layout_for(0, rank.grid());
-    auto where = plan::slice_arena_for(layout, rank.grid());
+    auto where = plan::gradient_arena_for(layout, rank.grid());
     ASSERT_EQ(where.stride, layout.gradient_count());
     ASSERT_GE(where.sent_at, where.stride * std::size_t(where.accumulators));
-    if (piece > 0 && data_ranks > 1) {
-      std::size_t const blocks = std::size_t(data_ranks) * std::size_t(where.roots);
-      where.piece = piece;
-      where.received_at = where.sent_at + blocks * piece;
-      where.total = where.received_at + blocks * piece;
-    }
+    if (piece > 0 && data_ranks > 1)
+      where.add_rooms(std::size_t(data_ranks) * std::size_t(where.roots) * piece);
     constexpr std::size_t guarded = 64;
     std::vector<float> arena(where.total, 0.0f);
     arena.resize(where.total + guarded, 12345.0f);
     execution::slice_sums<float, rank_type, true> const sums(rank, plait::planning::ir_of<plan>,
                                                              layout, where, arena.data());
-    auto const list = execution::transfers_on<plan>(rank, {}, job_part::training);
+    auto list = execution::transfers_on<plan>(rank, {}, job_part::training);
+    for (auto& one : list)
+      if (piece > 0 && one.piece > 0) one.piece = piece;
     execution::transfer_runner<rank_type> const transfers(rank, list);
 
     auto const mine = sums.mine();
@@ -94,7 +92,7 @@ void expect_tree(int data_ranks, std::size_t piece) {
         for (std::size_t r = 0; r < list.size(); ++r) {
           if (list[r].place != place || transfers.row(int(r)).group == nullptr) continue;
           if (transfers.row(int(r)).moves == collective::all_to_all)
-            sums.exchange(rank, transfers, int(r));
+            sums.exchange(transfers, {.row = int(r)});
           else transfers.run({.row = int(r)}, arena.data());
         }
       auto const expected = tree_sums(turn, where.stride);

@@ -170,8 +170,21 @@ TEST(ExchangeRunner, GivesEachRankTheBlockOfItsNumber) {
     EXPECT_EQ(transfers.row(0).moves, collective::all_to_all);
     numbers const sent = numbers_of(rank.world_rank());
     numbers received(6);
-    transfers.run_all_to_all(0, std::span<double const>(sent.data(), 6),
-                             std::span<double>(received));
+    // The work before the transfer sees nothing yet, the work after it all blocks.
+    struct seen {
+      numbers const& received;
+      mutable numbers before{}, after{};
+    } const looks{received};
+    plait::detail::call_work const work{.run =
+                                            [](plait::detail::call_work const& of, bool is_after) {
+                                              auto const& now = *static_cast<seen const*>(of.by);
+                                              (is_after ? now.after : now.before) = now.received;
+                                            },
+                                        .by = &looks};
+    transfers.run_piece(0, std::span<double const>(sent.data(), 6), std::span<double>(received),
+                        work);
+    EXPECT_EQ(looks.before, numbers(6));
+    EXPECT_EQ(looks.after, received);
     auto const members = grid.group_of(rank.world_rank(), axis::data);
     auto const mine = std::size_t(rank.coordinates().along(axis::data));
     for (std::size_t i = 0; i < 6; ++i)

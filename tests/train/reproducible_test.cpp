@@ -207,7 +207,7 @@ TEST(Reproducible, SendsTwoAndAQuarterTimesTheGradientsOfTwelveSlicesOnFourRanks
         (made.place == transfer_place::slices && made.offset < layout.count()))
       bytes += double(row_bytes(made.row().moves, std::int64_t(made.count), 4));
   EXPECT_EQ(bytes, 2.25 * double(layout.count()));
-  EXPECT_EQ(with::slice_arena_for(layout, with::grid_for(load)).accumulators, 3);
+  EXPECT_EQ(with::gradient_arena_for(layout, with::grid_for(load)).accumulators, 3);
 }
 
 // A norm hides another order of additions in a small part of it: each sum belongs to one rank.

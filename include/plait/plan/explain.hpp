@@ -236,6 +236,13 @@ template <class Plan>
   for (int stage = 0; stage < Plan::stages; ++stage) {
     auto const list = transfers_of<Plan>(stage, load, job_part::training);
     auto const all = Plan::parameter_layout_for(stage, grid).buckets;
+    auto const calls_like = [&](transfer const& one) {
+      std::int64_t calls = 0;
+      for (auto const& row : list)
+        if (row.place == one.place && row.bucket == one.bucket && grid.size(row.row().over) > 1)
+          calls += row.times * row.calls(grid.size(row.row().over));
+      return calls;
+    };
     for (int b = int(all.size()) - 1, next = b; b >= 0; b = next) {
       auto const row = std::find_if(list.begin(), list.end(), [&](transfer const& one) {
         return (one.place == transfer_place::gradients ||
@@ -251,12 +258,19 @@ template <class Plan>
                             ? layers_of<Plan>({first.units.begin, first.units.begin + 1})
                             : std::string("its first layer");
       table.add({std::to_string(stage), layers_of<Plan>({first.units.begin, last.units.end}),
-                 std::to_string(row->times), with_unit(first.elements.count * Plan::gradient_bytes),
+                 std::to_string(Plan::rules.rounds() ? calls_like(*row) : row->times),
+                 with_unit(Plan::rules.rounds()
+                               ? sent_count(Plan::rules.sent, first.elements.count) *
+                                     sizeof(wire_word)
+                               : first.elements.count * Plan::gradient_bytes),
                  is_early ? each : "all layers"});
       ++rows;
     }
   }
-  return rows == 0 ? "" : concat({"gradients\n", table.text(), "\n"});
+  char const* const title = Plan::rules.sent == wire_format::float8     ? "gradients, sent as float8"
+                            : Plan::rules.sent == wire_format::bfloat16 ? "gradients, sent as bfloat16"
+                                                                        : "gradients";
+  return rows == 0 ? "" : concat({title, "\n", table.text(), "\n"});
 }
 
 template <class Plan>

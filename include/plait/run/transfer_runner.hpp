@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <span>
+#include <type_traits>
 
 #include "plait/backend/collective_call.hpp"
 #include "plait/core/lean_vector.hpp"
@@ -92,7 +93,7 @@ class transfer_runner {
   /// gathers blocks. `work`: the work of the row's stream before and after the transfer of the
   /// call.
   template <class T>
-  void run_piece(int number, std::span<T const> sent, std::span<T> received,
+  void run_piece(int number, std::type_identity_t<std::span<T const>> sent, std::span<T> received,
                  call_work const& work) const;
 
  private:
@@ -134,8 +135,8 @@ void transfer_runner<Rank>::run(program_operation const& of, T* data, int tag) c
 
 template <class Rank>
 template <class T>
-void transfer_runner<Rank>::run_piece(int number, std::span<T const> sent, std::span<T> received,
-                                      call_work const& work) const {
+void transfer_runner<Rank>::run_piece(int number, std::type_identity_t<std::span<T const>> sent,
+                                      std::span<T> received, call_work const& work) const {
   auto const& now = row(number);
   auto& group = *now.group;
   bool const gathers = now.moves == collective::all_gather;

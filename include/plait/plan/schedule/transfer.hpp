@@ -117,6 +117,12 @@ struct transfer {
   [[nodiscard]] constexpr placements_transition row() const { return transition_between(from, to); }
   /// Returns the number of elements of the arena that the transfer covers.
   [[nodiscard]] constexpr std::size_t elements() const { return range > 0 ? range : count; }
+  /// Returns the number of calls of a communicator by which a group of `ranks` ranks carries the
+  /// transfer out once.
+  [[nodiscard]] constexpr std::int64_t calls(int ranks) const {
+    if (piece == 0) return 1;
+    return static_cast<std::int64_t>((elements() / std::size_t(ranks) + piece - 1) / piece);
+  }
   /// Returns true if ranks of `stage` send. A message is in the lists of both its stages, and the
   /// ranks of one of them only receive.
   [[nodiscard]] constexpr bool is_sent_by(int stage) const {

@@ -45,8 +45,9 @@ struct gradient_arena {
   /// and one rank may be longer, because its length is rounded up to the alignment.
   static constexpr std::size_t most_bytes = std::size_t{1} << 20;
 
-  /// Adds the two rooms, of `count` elements each.
+  /// Puts the two rooms, of `count` elements each, after the accumulators.
   constexpr void add_rooms(std::size_t count) {
+    total = stride * std::size_t(accumulators);
     sent_at = total;
     received_at = sent_at + count;
     total = received_at + count;
@@ -89,14 +90,15 @@ struct gradient_arena {
                                                          gradient_rules const& how,
                                                          mesh const& complete) {
   gradient_arena out;
-  out.stride = out.total = layout.gradients_at.count;
+  out.stride = layout.gradients_at.count;
+  out.add_rooms(0);
   if (how.parameters.rounds()) add_rooms_of_rounding(out, layout, how, complete);
   if (how.slices == 0) return out;
   slice_tree const tree(how.slices);
   int const ranks = block_of(how.samples, complete, {}).blocks;
   out.accumulators = tree.most_accumulators(ranks);
   out.roots = tree.most_roots(ranks);
-  out.total = out.stride * std::size_t(out.accumulators);
+  out.add_rooms(0);
   if (ranks == 1) return out;
   std::size_t const blocks = std::size_t(ranks) * std::size_t(out.roots);
   std::size_t longest = layout.tied_count;
