@@ -15,8 +15,8 @@ using plait::float8;
 /// Returns the value of a code by the definition of the format.
 double value_of(unsigned code) {
   int const exponent = int(code >> 3 & 15u), fraction = int(code & 7u);
-  double const size = exponent == 0 ? std::ldexp(fraction, -9)
-                                    : std::ldexp(8.0 + fraction, exponent - 7 - 3);
+  double const size =
+      exponent == 0 ? std::ldexp(fraction, -9) : std::ldexp(8.0 + fraction, exponent - 7 - 3);
   return (code & 0x80u) != 0 ? -size : size;
 }
 float8 of_bits(unsigned code) {

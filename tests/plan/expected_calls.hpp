@@ -72,14 +72,15 @@ class calls_of_rows {
       // A row that moves pieces makes a call for each, and the last piece may be shorter.
       std::size_t const block = what.elements() / std::size_t(grid_.size(row.over)),
                         piece = what.piece > 0 ? what.piece : block;
-      for (std::size_t begin = 0; begin < block || begin == 0; begin += std::max<std::size_t>(piece, 1)) {
+      for (std::size_t begin = 0; begin < block || begin == 0;
+           begin += std::max<std::size_t>(piece, 1)) {
         std::size_t const part = std::min(piece, block - begin);
-        lines_.push_back(line::of(
-            collective_of(row.moves, sends), row.over, type.kind, type.bytes,
-            what.piece > 0 ? what.count * part / block : what.count,
-            row.moves == plait::ext::all_reduce_max ? plait::ext::reduction::max
-                                                    : plait::ext::reduction::sum,
-            other));
+        lines_.push_back(line::of(collective_of(row.moves, sends), row.over, type.kind, type.bytes,
+                                  what.piece > 0 ? what.count * part / block : what.count,
+                                  row.moves == plait::ext::all_reduce_max
+                                      ? plait::ext::reduction::max
+                                      : plait::ext::reduction::sum,
+                                  other));
         if (what.piece == 0) break;
       }
     };

@@ -114,11 +114,10 @@ void check_rooms(too_small& found, int stage, workload const& load) {
         case transfer_place::gradients:
           if (made.element == transfer_element::word) {
             auto const ranks = std::size_t(grid.size(made.row().over));
-            in_rooms =
-                std::max(in_rooms,
-                         (ranks * sent_count(Plan::rules.sent, slices.piece) * sizeof(wire_word) +
-                          Plan::gradient_bytes - 1) /
-                             Plan::gradient_bytes);
+            in_rooms = std::max(
+                in_rooms, (ranks * sent_count(Plan::rules.sent, slices.piece) * sizeof(wire_word) +
+                           Plan::gradient_bytes - 1) /
+                              Plan::gradient_bytes);
             found.expect(made.place, made.offset + made.elements() * std::size_t(grid.size(cut)),
                          slices.stride);
             break;

@@ -245,9 +245,9 @@ TEST(ExchangesOfRoundedGradients, AreWhatIsCalled) {
   expect_calls_of_the_list<small_gpt::job<
       hybrid<pipeline<2>, data_parallel<2, plait::compressed<bfloat16>>, small_gpt::tp2_sharded>>>(
       on);
-  expect_calls_of_the_list<small_gpt::job<
-      hybrid<data_parallel<2, plait::compressed<float8>, zero<3>, plait::buckets<1>>,
-             small_gpt::tp2_sharded>>>(plait::simulated{});
+  expect_calls_of_the_list<
+      small_gpt::job<hybrid<data_parallel<2, plait::compressed<float8>, zero<3>, plait::buckets<1>>,
+                            small_gpt::tp2_sharded>>>(plait::simulated{});
 }
 
 TEST(ExchangesAtLaunch, AreWhatThreadsCall) {

@@ -69,7 +69,8 @@ numbers through(numbers const& x, bool takes_other_scale = false) {
       double other = 0;
       if (takes_other_scale) {
         std::size_t const next = begin + 64 < x.size() ? begin + 64 : 0;
-        for (std::size_t i = next; i < next + 64; ++i) other = std::max(other, std::abs(x[i]) / 448);
+        for (std::size_t i = next; i < next + 64; ++i)
+          other = std::max(other, std::abs(x[i]) / 448);
       }
       for (double const one : through_float8(block, other)) out.push_back(one);
     } else {
@@ -85,7 +86,8 @@ Gradient value(int rank, std::size_t element) {
   std::size_t const block = element / 64;
   auto const mixed = (std::uint32_t(rank) * 2654435761u + std::uint32_t(element) * 40503u) >> 7;
   if (block % 7 == 3) return 0;
-  if (block == 9 && element % 64 == 5 && rank == 1) return std::numeric_limits<Gradient>::infinity();
+  if (block == 9 && element % 64 == 5 && rank == 1)
+    return std::numeric_limits<Gradient>::infinity();
   if (block == 11 && element % 64 == 6 && rank == 0) return Gradient(std::nan(""));
   // Values of 12 orders of magnitude, in some blocks next to each other.
   int const exponent = int(block % 2 == 0 ? mixed % 41 : block * 7 % 41) - 20;
@@ -134,7 +136,8 @@ double worst_error(numbers const& got, int ranks, element_range const& bucket, b
         is_finite = is_finite && std::isfinite(x);
         exact[i] += x;
         largest[std::size_t(r)] = std::max(largest[std::size_t(r)], std::abs(x));
-        largest[std::size_t(ranks)] = std::max(largest[std::size_t(ranks)], std::abs(got[begin + i]));
+        largest[std::size_t(ranks)] =
+            std::max(largest[std::size_t(ranks)], std::abs(got[begin + i]));
       }
     if (!is_finite) continue;
     auto const of = [&](double x, double most) {
@@ -167,10 +170,9 @@ void expect_sums(int ranks, std::size_t piece, bool gathers) {
     ASSERT_GT(where.piece, 0u);
     constexpr std::size_t guarded = 64;
     std::vector<Gradient> arena(where.total + guarded, Gradient(12345));
-    for (std::size_t i = 0; i < where.stride; ++i)
-      arena[i] = value<Gradient>(rank.world_rank(), i);
+    for (std::size_t i = 0; i < where.stride; ++i) arena[i] = value<Gradient>(rank.world_rank(), i);
     execution::block_exchange<Gradient, plan::rules.sent, rank_type> const exchange(rank, where,
-                                                                                   arena.data());
+                                                                                    arena.data());
     auto list = execution::transfers_on<plan>(rank, {}, job_part::training);
     for (auto& one : list)
       if (piece > 0 && one.piece > 0) one.piece = piece;
@@ -181,7 +183,8 @@ void expect_sums(int ranks, std::size_t piece, bool gathers) {
     for (auto const& bucket : layout.buckets) {
       auto const& range = bucket.elements;
       auto const check = [&](fault planted) {
-        auto const right = expected<Element, Gradient>(rank.world_rank(), ranks, range, gathers, planted);
+        auto const right =
+            expected<Element, Gradient>(rank.world_rank(), ranks, range, gathers, planted);
         std::size_t const block = range.count / std::size_t(ranks),
                           first = gathers ? 0 : std::size_t(rank.world_rank()) * block,
                           end = gathers ? range.count : first + block;
@@ -227,8 +230,8 @@ TEST_P(BlockExchange, InPieces) {
 
 // A block of 1 MiB for all ranks together, in words of 4 bytes.
 TEST(BlockExchangeRooms, AreAtMostAMebibyteEach) {
-  using wide = objective<sequential<nn::linear<1024, 2048>, nn::linear<2048, 64>>,
-                         nn::cross_entropy<64>>;
+  using wide =
+      objective<sequential<nn::linear<1024, 2048>, nn::linear<2048, 64>>, nn::cross_entropy<64>>;
   using plan = parallel<wide, data_parallel<4, compressed<bfloat16>>>::plan_type;
   auto const layout = plan::parameter_layout_for(0, plan::grid);
   auto const where = plan::gradient_arena_for(layout, plan::grid);

@@ -13,6 +13,8 @@
 #include <type_traits>
 #include <vector>
 
+#include "backend/process/memory_engine.hpp"
+#include "plait/backend/process/processes.hpp"
 #include "plait/backend/simulated/race_error.hpp"
 #include "plait/backend/simulated/simulated.hpp"
 #include "plait/plait.hpp"
@@ -60,8 +62,8 @@ std::vector<double> losses_of(auto const& backend, settings const& with = {2, 0.
   auto const text = small_gpt::text();
   launch<Job>(backend, [&](auto& rank) {
     auto trainer = plait::trainer<Job>(rank, adamw{.learning_rate = 1e-2}, {.clip = with.clip});
-    auto all = batches(text, global_batch<24>{}, rank,
-                       {.epochs = 0, .microbatches = with.microbatches});
+    auto all =
+        batches(text, global_batch<24>{}, rank, {.epochs = 0, .microbatches = with.microbatches});
     workload const load{.rows = 24 * small_gpt::length / std::size_t(with.microbatches) /
                                 std::size_t(rank.grid().size(batch_axes)),
                         .microbatches = with.microbatches,
@@ -117,9 +119,12 @@ TEST(Compressed, AllRanksHaveTheSameBitsAfterEachStep) {
 // clipping; whole sums are rounded once more.
 TEST(Compressed, LevelsOfZeroHaveTheSameBits) {
   settings const one{1, 0, 4};
-  auto const expected = losses_of<job<axis_of<bfloat16, zero<1>>, float>>(threads{.data_ranks = 2}, one);
-  EXPECT_EQ((losses_of<job<axis_of<bfloat16, zero<2>>, float>>(threads{.data_ranks = 2}, one)), expected);
-  EXPECT_EQ((losses_of<job<axis_of<bfloat16, zero<3>>, float>>(threads{.data_ranks = 2}, one)), expected);
+  auto const expected =
+      losses_of<job<axis_of<bfloat16, zero<1>>, float>>(threads{.data_ranks = 2}, one);
+  EXPECT_EQ((losses_of<job<axis_of<bfloat16, zero<2>>, float>>(threads{.data_ranks = 2}, one)),
+            expected);
+  EXPECT_EQ((losses_of<job<axis_of<bfloat16, zero<3>>, float>>(threads{.data_ranks = 2}, one)),
+            expected);
 }
 
 TEST(Compressed, WorksOnAllAxes) {
@@ -142,12 +147,17 @@ TEST(Compressed, WorksOnAllAxes) {
 TEST(Compressed, SendsTheBytesOfItsType) {
   workload const load{.rows = small_gpt::length};
   auto const bytes = [&]<class Policy>(Policy) {
-    auto const list = transfers_of<typename job<Policy, float>::plan_type>(0, load, job_part::training);
+    auto const list =
+        transfers_of<typename job<Policy, float>::plan_type>(0, load, job_part::training);
     std::int64_t sum = 0;
     for (auto const& row : list)
       if (row.place == transfer_place::gradients)
-        sum += bytes_sent(row.row().moves,
-                          std::int64_t(row.count * sizes_of<typename job<Policy, float>::plan_type>.of(row.element)), 4) * row.times;
+        sum += bytes_sent(
+                   row.row().moves,
+                   std::int64_t(row.count *
+                                sizes_of<typename job<Policy, float>::plan_type>.of(row.element)),
+                   4) *
+               row.times;
     return sum;
   };
   auto const whole = bytes(data_parallel<4>{}), part = bytes(data_parallel<4, zero<1>>{});
@@ -158,6 +168,27 @@ TEST(Compressed, SendsTheBytesOfItsType) {
   EXPECT_EQ(64 * 4 * bytes(data_parallel<4, compressed<float8>, zero<1>>{}), 68 * part);
 }
 
+// The second thread of a rank rounds and adds up while the rank computes.
+template <class Job>
+void expect_the_bits_of_threads() {
+  auto const expected = losses_of<Job>(threads{});
+  for (auto const streams : {process_streams::concurrent, process_streams::in_turn}) {
+    std::vector<double> got;
+    auto const errors = plait_test::in_memory_processes(2, [&](int number, auto const& engine) {
+      processes backend{.engine = engine, .streams = streams, .flight_record = "off"};
+      auto const here = losses_of<Job>(backend);
+      if (number == 0) got = here;
+    });
+    EXPECT_EQ(errors, std::vector<std::string>(2));
+    EXPECT_EQ(got, expected);
+  }
+}
+TEST(Compressed, HasTheSameBitsOnProcesses) {
+  expect_the_bits_of_threads<job<data_parallel<2, compressed<float8>, buckets<1>>, float>>();
+  expect_the_bits_of_threads<
+      job<data_parallel<2, compressed<bfloat16>, zero<2>, buckets<1>>, float>>();
+}
+
 // --- simulated devices
 
 template <class Job>
@@ -165,8 +196,8 @@ void expect_no_race(std::uint64_t seeds) {
   auto const expected = train<Job>(threads{.data_ranks = 2}, {2, 0.5, 3});
   simulated_statistics statistics;
   for (std::uint64_t seed = 0; seed < plait_test::event_orders(seeds); ++seed) {
-    auto const got = train<Job>(
-        simulated{.data_ranks = 2, .seed = seed, .statistics = &statistics}, {2, 0.5, 3});
+    auto const got = train<Job>(simulated{.data_ranks = 2, .seed = seed, .statistics = &statistics},
+                                {2, 0.5, 3});
     ASSERT_EQ(got.numbers, expected.numbers) << "seed " << seed;
     ASSERT_EQ(got.weights, expected.weights) << "seed " << seed;
   }
@@ -179,7 +210,8 @@ void expect_no_race(std::uint64_t seeds) {
       int const row = row_of_site(number);
       return row >= 0 && list[std::size_t(row)].element == transfer_element::word;
     };
-    if (site.where != wait_site::part::step || (!is_exchange(site.waiting) && !is_exchange(site.awaited)))
+    if (site.where != wait_site::part::step ||
+        (!is_exchange(site.waiting) && !is_exchange(site.awaited)))
       continue;
     ++sites;
     EXPECT_THROW(train<Job>(simulated{.data_ranks = 2, .without = site}, {2, 0.5, 3}), race_error)

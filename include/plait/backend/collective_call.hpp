@@ -37,9 +37,9 @@ struct element_type {
 };
 
 /// Work of a call's stream that runs before and after the transfer of the call, in the thread that
-/// carries the call out. It rounds the values that a call sends, for example, and adds up those that
-/// the call has received. The work is a copy of a few numbers, because the call may be carried out
-/// after the function that makes it has returned.
+/// carries the call out. It rounds the values that a call sends, for example, and adds up those
+/// that the call has received. The work is a copy of a few numbers, because the call may be carried
+/// out after the function that makes it has returned.
 struct call_work {
   /// Does the work; null: there is none.
   void (*run)(call_work const& of, bool is_after) = nullptr;

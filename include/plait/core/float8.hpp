@@ -41,8 +41,8 @@ struct float8 {
     // The sum with 2^14, whose last bit has the value 2^-9, rounds to a multiple of 2^-9.
     float const shifted = __builtin_bit_cast(float, magnitude) + 0x1p14f;
     std::uint32_t const small = __builtin_bit_cast(std::uint32_t, shifted) - 0x46800000u;
-    bool const is_small = magnitude < 0x3C800000u;    // 2^-6, the smallest value with an exponent
-    bool const is_beyond = magnitude > 0x43E00000u;   // 448
+    bool const is_small = magnitude < 0x3C800000u;   // 2^-6, the smallest value with an exponent
+    bool const is_beyond = magnitude > 0x43E00000u;  // 448
     std::uint32_t code = is_small ? small : is_beyond ? 0x7Eu : normal;
     code = magnitude > 0x7F800000u ? 0x7Fu : code;
     return static_cast<std::uint8_t>(code | (word >> 24 & 0x80u));

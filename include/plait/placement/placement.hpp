@@ -74,8 +74,8 @@ namespace plait::ext {
 /// Every rank holds one sum for each of its roots (subtrees of a slice_tree); the value is the sum
 /// of the ranks' roots, added along the tree.
 inline constexpr placement sliced{placement_kind::sliced};
-/// Every rank holds a summand, which it rounds when it sends it; the value is the sum of the rounded
-/// summands, in rank order.
+/// Every rank holds a summand, which it rounds when it sends it; the value is the sum of the
+/// rounded summands, in rank order.
 inline constexpr placement rounded{placement_kind::rounded};
 
 }  // namespace plait::ext

@@ -257,19 +257,20 @@ template <class Plan>
       auto const each = row->buckets == 1
                             ? layers_of<Plan>({first.units.begin, first.units.begin + 1})
                             : std::string("its first layer");
-      table.add({std::to_string(stage), layers_of<Plan>({first.units.begin, last.units.end}),
-                 std::to_string(Plan::rules.rounds() ? calls_like(*row) : row->times),
-                 with_unit(Plan::rules.rounds()
-                               ? sent_count(Plan::rules.sent, first.elements.count) *
-                                     sizeof(wire_word)
-                               : first.elements.count * Plan::gradient_bytes),
-                 is_early ? each : "all layers"});
+      table.add(
+          {std::to_string(stage), layers_of<Plan>({first.units.begin, last.units.end}),
+           std::to_string(Plan::rules.rounds() ? calls_like(*row) : row->times),
+           with_unit(Plan::rules.rounds()
+                         ? sent_count(Plan::rules.sent, first.elements.count) * sizeof(wire_word)
+                         : first.elements.count * Plan::gradient_bytes),
+           is_early ? each : "all layers"});
       ++rows;
     }
   }
-  char const* const title = Plan::rules.sent == wire_format::float8     ? "gradients, sent as float8"
-                            : Plan::rules.sent == wire_format::bfloat16 ? "gradients, sent as bfloat16"
-                                                                        : "gradients";
+  char const* const title = Plan::rules.sent == wire_format::float8 ? "gradients, sent as float8"
+                            : Plan::rules.sent == wire_format::bfloat16
+                                ? "gradients, sent as bfloat16"
+                                : "gradients";
   return rows == 0 ? "" : concat({title, "\n", table.text(), "\n"});
 }
 

@@ -151,8 +151,8 @@ struct within {
   static constexpr int neighbours = Ranks;
 };
 
-/// Makes data ranks send gradients in a narrower type: bfloat16, which halves the bytes of float, or
-/// float8, which takes 68 bytes for 64 gradients. Sums are still computed in the type of the
+/// Makes data ranks send gradients in a narrower type: bfloat16, which halves the bytes of float,
+/// or float8, which takes 68 bytes for 64 gradients. Sums are still computed in the type of the
 /// gradients: each rank receives the rounded gradients of its block from all ranks, rounds its own
 /// in the same way, and adds them in rank order. Ranks that need whole gradients then receive the
 /// rounded sums of all blocks, and each rank, also the rank that has computed a sum, uses the
@@ -170,7 +170,8 @@ struct within {
 ///
 /// Example (tests/reference/names_in_use_test.cpp compressed):
 ///     struct fewer_bytes
-///         : plait::parallel<objective, plait::data_parallel<4, plait::compressed<plait::bfloat16>>> {
+///         : plait::parallel<objective, plait::data_parallel<4,
+///         plait::compressed<plait::bfloat16>>> {
 ///     };
 template <class Element>
 struct compressed {
@@ -233,8 +234,8 @@ struct uncompressed {
 template <class... Options>
 struct data_options {
   using sharding = typename option_or<is_sharding, unsharded, Options...>::type;
-  using buckets = typename option_or<is_bucket_size, plait::buckets<ext::usual_bucket_bytes>,
-                                     Options...>::type;
+  using buckets =
+      typename option_or<is_bucket_size, plait::buckets<ext::usual_bucket_bytes>, Options...>::type;
   static constexpr int neighbours =
       option_or<is_within, no_neighbours, Options...>::type::neighbours;
   static constexpr ext::wire_format sent =
@@ -291,8 +292,8 @@ using data_axes = std::conditional_t<Options::neighbours == 0, data_axis<Ranks, 
 namespace plait {
 
 /// Gives each of `Ranks` ranks an equal slice of the batch and sums their gradients, as DDP does.
-/// `Options`, in any order: `unsharded` or `zero<1>` to `zero<3>`, `within<...>`, `buckets<...>`, and
-/// `compressed<...>`.
+/// `Options`, in any order: `unsharded` or `zero<1>` to `zero<3>`, `within<...>`, `buckets<...>`,
+/// and `compressed<...>`.
 ///
 /// Moves: one all_reduce of the gradients per step, 2N(p-1)/p bytes for N bytes of parameters,
 ///        bucket by bucket while the backward runs; see `zero` for the bytes that zero<Level>

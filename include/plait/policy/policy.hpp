@@ -128,7 +128,7 @@ struct form_cuts {
 struct parameter_rules {
   placements kept{}, summed{}, owned{};
   axis model_axis = axis::tensor;  ///< the axis on which the forms of layers choose placements
-  axis_set rounded_axes{};  ///< the axes along which ranks send gradients rounded
+  axis_set rounded_axes{};         ///< the axes along which ranks send gradients rounded
   /// The form in which ranks send gradients along these axes.
   wire_format sent = wire_format::unrounded;
   bool has_two_formats = false;  ///< true if two policies name different forms
@@ -153,8 +153,8 @@ struct parameter_rules {
   }
   /// True if ranks round the gradients that they send.
   [[nodiscard]] constexpr bool rounds() const { return sent != wire_format::unrounded; }
-  /// Returns the placements of gradients of which each rank has its own summand: rounded on the axes
-  /// along which ranks send rounded gradients, and otherwise partial.
+  /// Returns the placements of gradients of which each rank has its own summand: rounded on the
+  /// axes along which ranks send rounded gradients, and otherwise partial.
   [[nodiscard]] constexpr placements summands(placements const& of) const {
     placements out = of;
     for (axis const which : all_axes)

@@ -67,10 +67,10 @@ class block_exchange {
   block_exchange(block_exchange const&) = delete;
   block_exchange& operator=(block_exchange const&) = delete;
 
-  /// Carries out the row of an operation: sums up the blocks of a range, or gathers the rounded sums
-  /// of all blocks. `data`: the arena to which the row's offset refers, with this rank's first root;
-  /// the sum of this rank's block replaces its part of the root. `roots`: the number of this rank's
-  /// roots.
+  /// Carries out the row of an operation: sums up the blocks of a range, or gathers the rounded
+  /// sums of all blocks. `data`: the arena to which the row's offset refers, with this rank's first
+  /// root; the sum of this rank's block replaces its part of the root. `roots`: the number of this
+  /// rank's roots.
   void run(transfer_runner<Rank> const& transfers, program_operation const& of, Sum* data,
            int roots = 1) const {
     auto const& row = transfers.row(of.row);
@@ -137,8 +137,7 @@ class block_exchange {
     if constexpr (rounds) {
       std::size_t const each = blocks_in(of.count);
       queue().widen_blocks(received_, to, each);
-      for (std::size_t r = 1; r < of.ranks; ++r)
-        queue().add_blocks(received_ + r * each, to, each);
+      for (std::size_t r = 1; r < of.ranks; ++r) queue().add_blocks(received_ + r * each, to, each);
     } else {
       auto const root_at = [&](int root) { return received_ + std::size_t(root) * of.count; };
       for (auto const& [sum, from] : sums_)
@@ -148,8 +147,7 @@ class block_exchange {
   }
   /// Rounds the sums of this rank's block.
   void pack_sum(piece const& of) const {
-    if constexpr (rounds)
-      queue().round_blocks(of.of_rank(of.rank), sent_, blocks_in(of.count));
+    if constexpr (rounds) queue().round_blocks(of.of_rank(of.rank), sent_, blocks_in(of.count));
   }
   /// Replaces the sums of all blocks, also of this rank's block, by the rounded sums.
   void unpack(piece const& of) const {
@@ -163,8 +161,8 @@ class block_exchange {
   // work requests the queue when it runs.
   [[nodiscard]] auto queue() const { return rank_.device().on(stream_of(batch_axes)); }
   static constexpr std::size_t blocks_in(std::size_t count) { return count / rounded_elements; }
-  /// The number of elements, of the type that communicators move, in which `count` gradients of each
-  /// root are sent.
+  /// The number of elements, of the type that communicators move, in which `count` gradients of
+  /// each root are sent.
   [[nodiscard]] std::size_t words_in(std::size_t count) const {
     return sent_count(Format, count) * roots_of_ranks_;
   }

@@ -42,9 +42,10 @@ class slice_sums {
                            gradient_arena const& layout, sum* gradients)
       : layout_(layout),
         gradients_(gradients),
-        exchange_(rank, layout, gradients,
-                  slice_tree(plan.slices).sums_of_roots(
-                      block_of(plan.samples, rank.grid(), rank.coordinates()).blocks)) {
+        exchange_(
+            rank, layout, gradients,
+            slice_tree(plan.slices)
+                .sums_of_roots(block_of(plan.samples, rank.grid(), rank.coordinates()).blocks)) {
     slice_tree const tree(plan.slices);
     auto const [mine, ranks] = block_of(plan.samples, rank.grid(), rank.coordinates());
     mine_ = tree.of_rank(mine, ranks);

@@ -23,8 +23,11 @@
 #include "plait/backend/host/host_queue.hpp"
 #include "plait/backend/matrix.hpp"
 #include "plait/backend/window_shape.hpp"
+#include "plait/core/bfloat16.hpp"
 #include "plait/core/concat.hpp"
+#include "plait/core/float8.hpp"
 #include "plait/core/macros.hpp"
+#include "plait/core/rounded_block.hpp"
 #include "plait/mesh/stream.hpp"
 #include "plait/operation/rows.hpp"
 #include "plait/testing/report.hpp"
@@ -108,6 +111,31 @@ class device_rows {
     run<operation::swap, T, T>({at});
     run<operation::add, in, in, T>({at});
     run<operation::add_and_clear, T, T>({at});
+    check_rounding<ext::rounded_block<bfloat16>>(at, " to bfloat16");
+    check_rounding<ext::rounded_block<float8>>(at, " to float8");
+  }
+
+  /// Rounds blocks, and replaces numbers by them and adds them to numbers.
+  template <class Block>
+  void check_rounding(index_lengths const& at, char const* variant) {
+    using word = ext::wire_word;
+    run_as<operation::round_blocks, in, word, T, T>(
+        {.lengths = at.with('c', ext::rounded_elements).with('w', sizeof(Block) / sizeof(word)),
+         .text = "from(r c) -> words(r w), to(r c), +sum(r c)",
+         .variant = variant},
+        [](auto const& q, auto from, auto words, auto to, auto sum)
+          requires ext::runs<std::remove_cvref_t<decltype(q)>, operation::round_blocks,
+                             decltype(from), ext::matrix<Block>> &&
+                   ext::runs<std::remove_cvref_t<decltype(q)>, operation::widen_blocks,
+                             ext::matrix<Block const>, decltype(to)> &&
+                   ext::runs<std::remove_cvref_t<decltype(q)>, operation::add_blocks,
+                             ext::matrix<Block const>, decltype(sum)>
+        {
+          auto* const blocks = reinterpret_cast<Block*>(words.data);
+          q.round_blocks(from.data, blocks, from.rows);
+          q.widen_blocks(static_cast<Block const*>(blocks), to.data, to.rows);
+          q.add_blocks(static_cast<Block const*>(blocks), sum.data, sum.rows);
+        });
   }
 
   void check_products(index_lengths const& at) {

@@ -235,8 +235,7 @@ class trainer_executor {
         case transfer_place::gradient_edge:
           return transfers.run(now, with.passes.edge(row.what, now), now.microbatch);
         case transfer_place::slices:
-          if (row.moves == collective::all_to_all)
-            return slices_.exchange(transfers, now);
+          if (row.moves == collective::all_to_all) return slices_.exchange(transfers, now);
           return transfers.run(now, store_.gradients());
         case transfer_place::ties: return transfers.run(now, store_.gradients());
         case transfer_place::gradients: return sum(transfers, now, store_.gradients());

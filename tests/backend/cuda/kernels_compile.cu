@@ -17,6 +17,7 @@
 #include "plait/backend/cuda/kernels/optimizer.hpp"
 #include "plait/backend/cuda/kernels/product.hpp"
 #include "plait/backend/cuda/kernels/rms_norm.hpp"
+#include "plait/backend/cuda/kernels/rounded.hpp"
 #include "plait/backend/cuda/kernels/rounded_adamw.hpp"
 #include "plait/backend/cuda/kernels/rowwise.hpp"
 #include "plait/backend/cuda/kernels/image_norm.hpp"
@@ -41,12 +42,24 @@ struct first_is_sum {
   }
 };
 
+template <class Of, class T>
+void launch_rounding(stream_launcher stream, T* x, std::size_t n) {
+  plait::ext::rounded_block<Of>* blocks = nullptr;
+  kernels::round_blocks(stream, static_cast<T const*>(x), blocks, n);
+  kernels::widen_blocks(stream, static_cast<plait::ext::rounded_block<Of> const*>(blocks), x, n);
+  kernels::add_blocks(stream, static_cast<plait::ext::rounded_block<Of> const*>(blocks), x, n);
+}
+
 template <class T>
 void launch_all(stream_launcher stream, T* x, plait::accumulate_t<T>* a, std::int32_t* ids,
                 double* d, std::size_t n) {
   T const* const in = x;
   kernels::fill(stream, T{0}, x, n);
   kernels::swap(stream, x, x, n);
+  if constexpr (sizeof(T) > 2) {  // gradients
+    launch_rounding<plait::bfloat16>(stream, x, n);
+    launch_rounding<plait::float8>(stream, x, n);
+  }
   kernels::copy_blocks(stream, in, n, x, n, n, n);
   kernels::add(stream, in, in, x, n);
   kernels::map(stream, plait::functions::gelu_tanh{}, n, in, x);

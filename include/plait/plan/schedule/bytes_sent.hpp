@@ -28,8 +28,7 @@ struct element_sizes {
 template <class Plan>
 inline constexpr element_sizes sizes_of{{Plan::element_bytes, Plan::slot_bytes,
                                          Plan::gradient_bytes, Plan::parameter_bytes,
-                                         sizeof(double), sizeof(std::uint64_t),
-                                         sizeof(wire_word)}};
+                                         sizeof(double), sizeof(std::uint64_t), sizeof(wire_word)}};
 
 /// Returns the bytes that a rank of `stage` sends in the transfers of a list, within its group
 /// along the axes `over`, which has `ranks` ranks. A message between stages counts for the rank

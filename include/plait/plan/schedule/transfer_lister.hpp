@@ -127,8 +127,8 @@ struct transfer_lister {
     }
   }
   /// Adds the transfers that bring the value of `made` from its placements to the placements `to`.
-  /// On axes on which the value is `rounded` ranks first exchange the summands of their blocks. They
-  /// gather the sums of these blocks rounded, too.
+  /// On axes on which the value is `rounded` ranks first exchange the summands of their blocks.
+  /// They gather the sums of these blocks rounded, too.
   [[gnu::cold]] constexpr void add_moves_of(transfer made, placements const& to) {
     made.count /= std::size_t(plan.grid.size(made.from.axes_with(shard<dim::elements>)));
     auto const go_to = [&](placements const& next) {
@@ -332,8 +332,11 @@ struct transfer_lister {
     auto const send_roots = [&](placements const& from, element_range const& range) {
       auto const ranks = plan.grid.size(from.axes_with(sliced));
       auto const roots = slice_tree(plan.slices).most_roots(ranks);
-      transfer made{transfer_place::slices,    from, from.replaced(sliced, shard<dim::elements>),
-                    transfer_element::gradient, std::size_t(ranks * roots) * range.count,
+      transfer made{transfer_place::slices,
+                    from,
+                    from.replaced(sliced, shard<dim::elements>),
+                    transfer_element::gradient,
+                    std::size_t(ranks * roots) * range.count,
                     range.offset};
       made.range = range.count;
       made.piece = plan.gradients_in(parameters).piece;

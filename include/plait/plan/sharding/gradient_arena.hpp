@@ -64,7 +64,8 @@ struct gradient_arena {
 /// Lays out the rooms of a plan that rounds the gradients that ranks send.
 [[gnu::cold]] constexpr void add_rooms_of_rounding(gradient_arena& out,
                                                    parameter_layout const& layout,
-                                                   gradient_rules const& how, mesh const& complete) {
+                                                   gradient_rules const& how,
+                                                   mesh const& complete) {
   auto const& rules = how.parameters;
   std::size_t most = 1, least = 0;  // ranks along an axis
   for (axis const which : all_axes)
@@ -103,9 +104,9 @@ struct gradient_arena {
   std::size_t const blocks = std::size_t(ranks) * std::size_t(out.roots);
   std::size_t longest = layout.tied_count;
   for (auto const& region : layout.regions) longest = std::max(longest, region.count);
-  out.piece = std::min(longest / std::size_t(ranks),
-                       rounded_up(gradient_arena::most_bytes / how.element_bytes / blocks,
-                                  parameter_alignment));
+  out.piece = std::min(
+      longest / std::size_t(ranks),
+      rounded_up(gradient_arena::most_bytes / how.element_bytes / blocks, parameter_alignment));
   out.add_rooms(blocks * out.piece);
   return out;
 }

@@ -65,8 +65,7 @@ inline launch_shape shape_for_blocks(std::size_t count) {
 
 template <launcher Launch, class T, class Of>
 void round_blocks(Launch launch, T const* from, rounded_block<Of>* to, std::size_t count) {
-  if (count > 0)
-    launch(round_blocks_kernel<T, Of>, shape_for_blocks(count), from, to, count);
+  if (count > 0) launch(round_blocks_kernel<T, Of>, shape_for_blocks(count), from, to, count);
 }
 template <launcher Launch, class T, class Of>
 void widen_blocks(Launch launch, rounded_block<Of> const* from, T* to, std::size_t count) {

@@ -49,8 +49,7 @@ template <class T, class Of>
 template <class T, class Of>
 [[gnu::noinline]] void add_blocks(rounded_block<Of> const* from, T* sum, std::size_t count) {
   for (std::size_t b = 0; b < count; ++b, sum += rounded_elements)
-    for (std::size_t i = 0; i < rounded_elements; ++i)
-      sum[i] += static_cast<T>(from[b].widened(i));
+    for (std::size_t i = 0; i < rounded_elements; ++i) sum[i] += static_cast<T>(from[b].widened(i));
 }
 
 }  // namespace plait::host_maths
