@@ -137,6 +137,9 @@ using dp2_zero2_pp2 = plait::hybrid<pp<2>, plait::data_parallel<2, plait::zero<2
 using dp4_zero3 = plait::data_parallel<4, plait::zero<3>>;
 using dp4_within2_zero3 = plait::data_parallel<4, plait::within<2>, plait::zero<3>>;
 
+// Data ranks that send gradients as bfloat16.
+using dp4_bf16 = plait::data_parallel<4, plait::compressed<plait::bfloat16>>;
+
 // Tensor parallelism in which the activations between the layers are cut by positions (sequence
 // parallelism).
 using tp2_sharded = plait::tensor_parallel<2, plait::sequence::sharded>;

@@ -529,6 +529,10 @@ struct of_two_nodes
     : plait::parallel<objective,
                       plait::data_parallel<4, plait::within<2>, plait::zero<3>>> {};
 // example-end
+// example-begin compressed
+using bf16_between_ranks = plait::data_parallel<4, plait::compressed<plait::bfloat16>>;
+struct fewer_bytes : plait::parallel<objective, bf16_between_ranks> {};
+// example-end
 // example-begin buckets
 using plait::literals::operator""_MiB;
 struct early

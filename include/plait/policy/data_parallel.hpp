@@ -169,10 +169,8 @@ struct within {
 /// Cost:   one pass over the gradients to round them, and one to add them up.
 ///
 /// Example (tests/reference/names_in_use_test.cpp compressed):
-///     struct fewer_bytes
-///         : plait::parallel<objective, plait::data_parallel<4,
-///         plait::compressed<plait::bfloat16>>> {
-///     };
+///     using bf16_between_ranks = plait::data_parallel<4, plait::compressed<plait::bfloat16>>;
+///     struct fewer_bytes : plait::parallel<objective, bf16_between_ranks> {};
 template <class Element>
 struct compressed {
   static_assert(std::is_same_v<Element, bfloat16> || std::is_same_v<Element, float8>,

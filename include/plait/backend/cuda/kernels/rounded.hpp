@@ -31,7 +31,7 @@ __global__ void round_blocks_kernel(T const* from, rounded_block<Of>* to, std::s
       auto const bits_of = [](float value) {
         return __builtin_bit_cast(std::uint32_t, value) & 0x7FFFFFFFu;
       };
-      // The bits of a magnitude are ordered as the magnitudes are, and those of a NaN come last.
+      // Magnitudes have the order of their bits; the bits of a NaN come last.
       std::uint32_t const largest =
           warp_reduce(larger(bits_of(first), bits_of(second)),
                       [](std::uint32_t a, std::uint32_t b) { return larger(a, b); });

@@ -23,7 +23,7 @@ template <class T>
   using block = rounded_block<float8>;
   for (std::size_t b = 0; b < count; ++b, from += rounded_elements) {
     float x[rounded_elements];
-    // The bits of a magnitude are ordered as the magnitudes are, and those of a NaN come last.
+    // Magnitudes have the order of their bits; the bits of a NaN come last.
     std::uint32_t largest = 0;
     for (std::size_t i = 0; i < rounded_elements; ++i) {
       x[i] = static_cast<float>(from[i]);
