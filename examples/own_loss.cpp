@@ -28,7 +28,7 @@ struct log_cosh_loss : plait::nn::elementwise_loss<Width, log_cosh> {};
 // example-begin loss
 /// The quantile loss of one number for several levels at a time: with level 0.9, an output below
 /// the target costs 0.9 per unit, an output above it 0.1.
-template <plait::nano_fraction... Levels>
+template <plait::ext::nano_fraction... Levels>
 struct quantile_loss {
   static constexpr std::size_t width = sizeof...(Levels);
   using concept_tag = plait::layer_tag;
@@ -144,7 +144,7 @@ struct coverage {
     sums[0] += inside ? weight : 0;
     sums[1] += weight;
   }
-  static double value(std::span<double const> sums, plait::evaluation_totals const&) {
+  static double value(std::span<double const> sums, plait::ext::evaluation_totals const&) {
     return sums[0] / sums[1];
   }
 };

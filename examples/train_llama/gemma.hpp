@@ -18,7 +18,7 @@
 namespace train_llama {
 
 /// Returns the square root of a positive number, for scale<Width, Factor>.
-consteval plait::nano_fraction root_of(double number) {
+consteval plait::ext::nano_fraction root_of(double number) {
   double root = number > 1 ? number : 1;
   for (int i = 0; i < 100; ++i) root = (root + number / root) / 2;  // Newton's method
   return plait::fraction(root);

@@ -260,7 +260,7 @@ TEST(SimulatedJob, ARankThatFailsEndsAll) {
           rank.world().all_reduce(std::span<float>(reinterpret_cast<float*>(room.data()), 1));
           try {
             rank.device().synchronize();
-          } catch (plait::job_aborted const& e) {
+          } catch (plait::ext::job_aborted const& e) {
             texts[std::size_t(rank.world_rank())] = e.what();
             throw;
           }

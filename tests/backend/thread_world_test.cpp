@@ -395,7 +395,7 @@ TEST_F(ThreadErrors, AnExceptionOnOneRankEndsAllAndKeepsItsType) {
         if (rank == 1) fail();
         try {
           comm.barrier();
-        } catch (plait::job_aborted const& e) {
+        } catch (plait::ext::job_aborted const& e) {
           std::scoped_lock const lock{mutex};
           aborted.push_back(e.what());
           throw;
@@ -404,7 +404,7 @@ TEST_F(ThreadErrors, AnExceptionOnOneRankEndsAllAndKeepsItsType) {
     } catch (...) {
       EXPECT_EQ(aborted.size(), 2u);
       EXPECT_THROW(plait::ext::run_ranks(world, [](int) {}),
-                   plait::job_aborted);  // the group stays broken
+                   plait::ext::job_aborted);  // the group stays broken
       for (auto const& text : aborted) EXPECT_EQ(text.find("rank 1 failed"), 0u) << text;
       throw;
     }
@@ -463,7 +463,7 @@ TEST_F(ThreadErrors, AbortFromOutsideReachesEveryWait) {
       std::vector<int> x(1);
       if (rank == 0) comm.receive(std::span{x}, 1, 0);
       while (true) std::this_thread::sleep_for(std::chrono::milliseconds{80}), comm.barrier();
-    } catch (plait::job_aborted const& e) {
+    } catch (plait::ext::job_aborted const& e) {
       texts[static_cast<std::size_t>(rank)] = e.what();
     }
   });
@@ -494,7 +494,7 @@ TEST_F(ThreadStress, AbortAtAnyMomentEndsAllRanks) {
                                            if (rank == 2) comm.receive(std::span{x}, 0, 1);
                                          }
                                        }),
-                 plait::job_aborted);
+                 plait::ext::job_aborted);
     EXPECT_EQ(ended[0], ended[1]);
     EXPECT_EQ(ended[0], ended[2]);
   }
@@ -522,7 +522,7 @@ TEST_F(ThreadStress, AbortDoesNotTakeTheBufferFromUnderAReceiver) {
       } else {
         try {
           comm.send(std::span{sent}, 1, 0);
-        } catch (plait::job_aborted const&) {
+        } catch (plait::ext::job_aborted const&) {
           std::ranges::fill(sent, 9);
           throw;
         }
@@ -530,7 +530,7 @@ TEST_F(ThreadStress, AbortDoesNotTakeTheBufferFromUnderAReceiver) {
     };
     try {
       plait::ext::run_ranks(world, run);
-    } catch (plait::job_aborted const&) {
+    } catch (plait::ext::job_aborted const&) {
       EXPECT_FALSE(arrived);
     }
     EXPECT_EQ(std::ranges::count(received, 9), 0);

@@ -30,7 +30,7 @@ using namespace plait::literals;
 
 constexpr nn::linear_options without_bias{.bias = false};
 constexpr nn::linear_options transposed_order{.order = nn::weight_order::output_input};
-constexpr nano_fraction an_eighth = fraction(0.125);
+constexpr ext::nano_fraction an_eighth = fraction(0.125);
 constexpr nn::conv_options with_strides{.stride = 2, .padding = 1, .weight = normal(0.2)};
 template <std::size_t Channels>
 constexpr nn::conv_options of_each_map{

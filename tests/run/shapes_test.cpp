@@ -153,10 +153,10 @@ TEST_F(WrongShape, Epilogues) {
   auto const a = matrix(6, 4), b = matrix(4, 5), row = matrix(1, 5);
   using matrix_type = view<float>;
   auto const mapped = [&](std::size_t columns) {
-    return plait::mapped_view<matrix_type, relu>{matrix(6, 5), matrix(6, columns)};
+    return plait::ext::mapped_view<matrix_type, relu>{matrix(6, 5), matrix(6, columns)};
   };
   auto const derived = [&](std::size_t columns) {
-    return plait::mapped_view<matrix_type, relu_derivative, view<float const>>{
+    return plait::ext::mapped_view<matrix_type, relu_derivative, view<float const>>{
         matrix(6, 5), matrix(6, 5), {}, matrix(6, columns)};
   };
   fits([&](auto& ops) { ops.matmul(a, b, mapped(5)); });

@@ -120,7 +120,7 @@ class file_communicator : public plait::ext::communicator_calls<file_communicato
     std::ifstream in(name, std::ios::binary);
     for (; !in; in.open(name, std::ios::binary)) {
       if (std::filesystem::exists(folder_ / "failed"))
-        throw plait::job_aborted("another rank has failed");
+        throw plait::ext::job_aborted("another rank has failed");
       if (std::chrono::steady_clock::now() > deadline)
         throw plait::communication_timeout("rank " + std::to_string(members_[std::size_t(rank_)]) +
                                            " waited too long for " + name.string());

@@ -35,7 +35,9 @@ struct sum_of_squares {
   static void add(std::span<double const> outputs, auto, double weight, std::span<double> sums) {
     for (double const x : outputs) sums[0] += weight * x * x;
   }
-  static double value(std::span<double const> sums, evaluation_totals const&) { return sums[0]; }
+  static double value(std::span<double const> sums, ext::evaluation_totals const&) {
+    return sums[0];
+  }
 };
 
 /// Two losses, the second of which does not count one of the classes.
@@ -223,7 +225,9 @@ struct overrun {
   static void add(std::span<double const>, auto, double weight, std::span<double> sums) {
     sums.data()[1 + Behind] += weight;
   }
-  static double value(std::span<double const> sums, evaluation_totals const&) { return sums[1]; }
+  static double value(std::span<double const> sums, ext::evaluation_totals const&) {
+    return sums[1];
+  }
 };
 
 TEST(Measures, OneThatWritesPastItsNumbersIsNamed) {

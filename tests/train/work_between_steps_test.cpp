@@ -185,7 +185,7 @@ struct fails_once {
     std::scoped_lock const lock{mutex};
     if (++calls == 7) throw input_error("the measure has no room");
   }
-  static double value(std::span<double const>, evaluation_totals const&) { return 0; }
+  static double value(std::span<double const>, ext::evaluation_totals const&) { return 0; }
   static inline int calls = 0;
 };
 

@@ -89,12 +89,16 @@ struct wait_stopped_by_signal : error {
   [[nodiscard]] int exit_code() const { return 128 + signal; }
 };
 
+}  // namespace plait
+
+namespace plait::ext {
+
 /// The job ended because another rank failed; `what()` is the message of that rank.
 struct job_aborted : error {
   using error::error;
 };
 
-}  // namespace plait
+}  // namespace plait::ext
 
 #if PLAIT_HEADER_ONLY
 #include "plait/core/error.ipp"

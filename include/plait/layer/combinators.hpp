@@ -331,7 +331,7 @@ struct kept : recomputed<granularity::nothing, L> {};
 
 /// Multiplies the term that L adds to the loss by `Weight`: `times<fraction(0.5), L>`. L is a loss
 /// within a sum_of, or a layer inside the model that adds a term to the loss.
-template <nano_fraction Weight, class L>
+template <ext::nano_fraction Weight, class L>
 struct times {
   static_assert((detail::check_is_layer<L>(), true));
   static_assert(Weight.nano != 0,

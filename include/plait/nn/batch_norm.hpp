@@ -18,7 +18,7 @@ struct batch_norm_options {
   std::size_t group = 0;
   buffer_rule momentum =
       moving_average(0.1);  ///< weight of a step's statistics in the running averages
-  nano_fraction epsilon = fraction(1e-5);
+  ext::nano_fraction epsilon = fraction(1e-5);
 };
 
 /// Normalises each channel, over groups of samples, to mean 0 and variance 1, and then applies a

@@ -25,7 +25,7 @@ struct cross_entropy_options {
   std::size_t padded_to = 0;
   /// The share of the target probability that is spread evenly over all classes, including the
   /// class of the label: fraction(0.1) (label_smoothing in PyTorch).
-  nano_fraction smoothing{};
+  ext::nano_fraction smoothing{};
 };
 
 /// -log(softmax(logits)[label]), summed over the rows whose label is not ignored and divided by the

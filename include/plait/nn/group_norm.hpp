@@ -12,7 +12,7 @@ namespace plait::nn {
 
 /// Options of group_norm.
 struct group_norm_options {
-  nano_fraction epsilon = fraction(1e-5);
+  ext::nano_fraction epsilon = fraction(1e-5);
 };
 
 namespace detail {

@@ -31,7 +31,7 @@ struct lora_parts {
                                         .weight = normal(deviation_of_lora(double(in)))};
   static constexpr linear_options second{
       .bias = false, .order = weight_order::output_input, .weight = constant(0)};
-  static constexpr nano_fraction factor = fraction(double(Alpha) / double(Rank));
+  static constexpr ext::nano_fraction factor = fraction(double(Alpha) / double(Rank));
   using added = sequential<named<"lora_A", linear<in, Rank, first>>, scale<Rank, factor>,
                            named<"lora_B", linear<Rank, out, second>>>;
 
@@ -40,7 +40,7 @@ struct lora_parts {
   struct sum : nn::sum<out, 2> {
     using adapted = L;
     static constexpr std::size_t rank = Rank;
-    static constexpr nano_fraction factor = lora_parts::factor;
+    static constexpr ext::nano_fraction factor = lora_parts::factor;
   };
   using layer = sequential<fan_out<named<"", frozen<L>>, added>, sum>;
 };

@@ -17,7 +17,7 @@ enum class norm_over : int {
 
 /// Options of qk_norm.
 struct qk_norm_options {
-  nano_fraction epsilon = fraction(1e-6);  ///< rms_norm_eps in Hugging Face's configurations
+  ext::nano_fraction epsilon = fraction(1e-6);  ///< rms_norm_eps in Hugging Face's configurations
   norm_over over = norm_over::head;
   /// Multiplies by 1 + weight instead of weight, as Gemma does. The weight then starts as zeros.
   bool one_plus_weight = false;

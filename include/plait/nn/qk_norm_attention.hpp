@@ -22,7 +22,7 @@ struct qk_norm_attention_options {
   bool bias = false;  ///< the products of queries, keys and values have a bias
   /// Multiplies the queries, in addition to the division of the scores by the square root of
   /// HeadWidth. Gemma's query_pre_attn_scalar is sqrt(HeadWidth / query_pre_attn_scalar) here.
-  nano_fraction query_scale = fraction(1.0);
+  ext::nano_fraction query_scale = fraction(1.0);
   /// If true, a query attends only to keys of its own document, and positions count from the
   /// beginning of the document; see document_attention, which does not run on GPUs.
   bool documents = false;

@@ -11,7 +11,7 @@ namespace plait::nn {
 
 /// Options of rms_norm.
 struct rms_norm_options {
-  nano_fraction epsilon = fraction(1e-5);  ///< rms_norm_eps in Hugging Face's configurations
+  ext::nano_fraction epsilon = fraction(1e-5);  ///< rms_norm_eps in Hugging Face's configurations
 };
 
 /// Scales each row to a mean square of 1, and then applies a weight: y = x / sqrt(mean(x^2) +

@@ -31,11 +31,11 @@ struct rotary_options {
   std::size_t base = 10000;
   rotary_scaling scaling = rotary_scaling::none;
   /// The factor of the scaling, such as fraction(8.0); 1 if there is no scaling.
-  nano_fraction factor = fraction(1.0);
+  ext::nano_fraction factor = fraction(1.0);
   /// For llama3: an angle is slow if it makes at most low_frequency_factor turns within
   /// original_positions, and fast if it makes at least high_frequency_factor turns.
-  nano_fraction low_frequency_factor = fraction(1.0);
-  nano_fraction high_frequency_factor = fraction(4.0);
+  ext::nano_fraction low_frequency_factor = fraction(1.0);
+  ext::nano_fraction high_frequency_factor = fraction(4.0);
   std::size_t original_positions = 8192;
   /// If true, positions count from the beginning of each document. The data set numbers the
   /// documents. If it does not, each sample is one document.

@@ -13,7 +13,7 @@ namespace plait::nn {
 ///
 /// Shapes: x, y (rows, Width).
 /// Moves:  nothing; a partial input stays partial.
-template <std::size_t Width, nano_fraction Factor>
+template <std::size_t Width, ext::nano_fraction Factor>
 struct scale {
   using concept_tag = layer_tag;
   using input = features<Width>;

@@ -14,7 +14,7 @@ namespace plait::nn {
 
 /// A weight for each class, in the order of the classes: `class_weights<fraction(0.5),
 /// fraction(2)>`.
-template <nano_fraction... Weights>
+template <ext::nano_fraction... Weights>
 struct class_weights {
   static_assert(
       sizeof...(Weights) > 0 && ((Weights.nano >= 0) && ...),
@@ -27,7 +27,7 @@ namespace detail {
 
 template <class Weights>
 struct weights_table;
-template <nano_fraction... Weights>
+template <ext::nano_fraction... Weights>
 struct weights_table<class_weights<Weights...>> {
   PLAIT_HOST_DEVICE static constexpr double of(std::int32_t label) {
     constexpr double all[]{Weights.number()...};

@@ -78,6 +78,10 @@ constexpr ext::transposed_view<view<T, At, Memory>> transposed(view<T, At, Memor
   return {what};
 }
 
+}  // namespace plait
+
+namespace plait::ext {
+
 /// A result of an operation whose kernel also applies an element-wise function f to the result.
 /// `of` receives the values, and `mapped` receives f(value), or f(kept, value) if f takes two
 /// operands.
@@ -102,6 +106,10 @@ struct mapped_view<View, Function, void> {
   View mapped;
   Function f{};
 };
+
+}  // namespace plait::ext
+
+namespace plait {
 
 /// Integers, one for each row: tokens or labels.
 template <class Memory = ext::host_memory>

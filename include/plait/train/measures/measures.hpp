@@ -20,12 +20,20 @@ namespace plait {
 /// Marks a type as a measure: `using concept_tag = plait::measure_tag;`.
 struct measure_tag {};
 
+}  // namespace plait
+
+namespace plait::ext {
+
 /// The totals over all samples of an evaluation, which it computes in addition to the sums of the
 /// measures.
 struct evaluation_totals {
   double loss = 0;    ///< the weighted mean over all targets that are not ignored
   double labels = 0;  ///< the number of targets that are not ignored, or the sum of their weights
 };
+
+}  // namespace plait::ext
+
+namespace plait {
 
 /// The direction in which the values of a measure improve.
 enum class better { lower, greater };
@@ -35,8 +43,8 @@ enum class better { lower, greater };
 /// right class and the number of all rows. Its value is the quotient of the two.
 ///
 /// Syntax:  numbers: the number of sums of the measure, static constexpr; value(std::span<double
-///          const> sums, evaluation_totals const&): the value of the measure, from the sums over
-///          all samples. If numbers is not 0, add(outputs, targets, weight, sums), static:
+///          const> sums, ext::evaluation_totals const&): the value of the measure, from the sums
+///          over all samples. If numbers is not 0, add(outputs, targets, weight, sums), static:
 ///          `outputs` is a std::span<double const> of one row, without padding, `targets` a span of
 ///          std::int32_t or of float or double, `sums` a std::span<double>. For
 ///          `checkpoint_options::best` it has name() -> std::string, static, and `static constexpr
@@ -47,7 +55,7 @@ template <class M>
 concept measure = std::same_as<typename M::concept_tag, measure_tag> &&
                   requires(M const& of, std::span<double const> sums) {
                     { M::numbers } -> std::convertible_to<std::size_t>;
-                    of.value(sums, evaluation_totals{});
+                    of.value(sums, ext::evaluation_totals{});
                   };
 
 namespace detail {
@@ -70,7 +78,7 @@ struct mean_loss {
   static constexpr better is_better = better::lower;
   static std::string name() { return "mean_loss"; }
   static constexpr std::size_t numbers = 0;
-  static double value(std::span<double const>, evaluation_totals const& of) { return of.loss; }
+  static double value(std::span<double const>, ext::evaluation_totals const& of) { return of.loss; }
 };
 
 /// The exponential of the mean loss.
@@ -79,7 +87,7 @@ struct perplexity {
   static constexpr better is_better = better::lower;
   static std::string name() { return "perplexity"; }
   static constexpr std::size_t numbers = 0;
-  static double value(std::span<double const>, evaluation_totals const& of) {
+  static double value(std::span<double const>, ext::evaluation_totals const& of) {
     return std::exp(of.loss);
   }
 };
@@ -105,7 +113,7 @@ struct top {
     sums[0] += before < Most ? weight : 0;
     sums[1] += weight;
   }
-  static double value(std::span<double const> sums, evaluation_totals const&) {
+  static double value(std::span<double const> sums, ext::evaluation_totals const&) {
     return sums[0] / sums[1];
   }
 };
@@ -137,7 +145,7 @@ struct confusion_matrix {
     else std::fill(of_class.begin(), of_class.end(), std::numeric_limits<double>::quiet_NaN());
   }
   static std::array<std::array<double, Classes>, Classes> value(std::span<double const> sums,
-                                                                evaluation_totals const&) {
+                                                                ext::evaluation_totals const&) {
     std::array<std::array<double, Classes>, Classes> out{};
     for (std::size_t row = 0; row < Classes; ++row)
       std::copy_n(sums.begin() + static_cast<std::ptrdiff_t>(row * Classes), Classes,
@@ -165,7 +173,7 @@ struct mean_absolute_error {
       sums[1] += weight;
     }
   }
-  static double value(std::span<double const> sums, evaluation_totals const&) {
+  static double value(std::span<double const> sums, ext::evaluation_totals const&) {
     return sums[0] / sums[1];
   }
 };

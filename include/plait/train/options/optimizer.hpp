@@ -33,12 +33,20 @@ inline bool decay_all(parameter_description const&) { return true; }
 /// Returns true for matrices, and false for vectors such as biases and the weights of norms.
 inline bool decay_matrices(parameter_description const& what) { return what.rank == 2; }
 
+}  // namespace plait
+
+namespace plait::ext {
+
 /// A setting of an optimizer and its allowed range. The setting must be equal on all ranks.
 struct setting {
   char const* name = "";
   double value = 0;
-  ext::number_range range{-number_ranges::infinite, number_ranges::infinite, "a number"};
+  number_range range{-number_ranges::infinite, number_ranges::infinite, "a number"};
 };
+
+}  // namespace plait::ext
+
+namespace plait {
 
 /// AdamW as in PyTorch, with decoupled weight decay and bias correction.
 ///
@@ -63,7 +71,7 @@ struct adamw {
 
   /// Returns the settings. Trainers check their ranges and require that they are equal on all
   /// ranks.
-  [[nodiscard]] std::array<setting, 5> settings() const;
+  [[nodiscard]] std::array<ext::setting, 5> settings() const;
   /// Returns the numbers that change from update to update, for the next update. `age`: the number
   /// of updates that the optimizer's states have had so far.
   [[nodiscard]] numbers numbers_of(std::int64_t age, double rate_factor) const;
@@ -94,7 +102,7 @@ struct sgd {
   bool (*decays)(parameter_description const&) = decay_all;
 
   /// Returns the settings; see adamw::settings.
-  [[nodiscard]] std::array<setting, 3> settings() const;
+  [[nodiscard]] std::array<ext::setting, 3> settings() const;
   /// Returns the numbers that change from update to update; see adamw::numbers_of.
   [[nodiscard]] numbers numbers_of(std::int64_t, double rate_factor) const {
     return {learning_rate * rate_factor};

@@ -7,7 +7,7 @@
 
 namespace plait {
 
-PLAIT_DECL std::array<setting, 5> adamw::settings() const {
+PLAIT_DECL std::array<ext::setting, 5> adamw::settings() const {
   using namespace number_ranges;
   return {{{"learning_rate", learning_rate, finite_from_0},
            {"beta1", beta1, from_0_to_below_1},
@@ -21,7 +21,7 @@ PLAIT_DECL adamw::numbers adamw::numbers_of(std::int64_t age, double rate_factor
   return {learning_rate * rate_factor, 1 - std::pow(beta1, t), 1 - std::pow(beta2, t)};
 }
 
-PLAIT_DECL std::array<setting, 3> sgd::settings() const {
+PLAIT_DECL std::array<ext::setting, 3> sgd::settings() const {
   using namespace number_ranges;
   return {{{"learning_rate", learning_rate, finite_from_0},
            {"momentum", momentum, from_0_to_below_1},
