@@ -55,7 +55,7 @@ void check_rooms(too_small& found, int stage, workload const& load) {
   auto const arena = Plan::arena_for(stage, load);
   auto const& chunk = arena.chunks[0];
   auto const parameters = Plan::parameter_layout_for(stage, grid);
-  auto const slices = Plan::gradient_arena_for(parameters, grid);
+  auto const gradients = Plan::gradient_arena_for(parameters, grid);
   auto const need = Plan::memory(stage, load);
   std::size_t const staging = arena.staging_bytes;
   std::size_t state = 0, in_rooms = 0;
@@ -102,36 +102,36 @@ void check_rooms(too_small& found, int stage, workload const& load) {
         case transfer_place::slices:
           if (made.row().moves == collective::all_to_all) {
             auto const ranks = std::size_t(grid.size(made.row().over));
-            auto const roots = std::size_t(slices.roots);
+            auto const roots = std::size_t(gradients.roots);
             auto const range = made.count / (ranks * roots);
             EXPECT_EQ(range * ranks * roots, made.count);
-            found.expect(made.place, made.offset + range, slices.stride);
-            in_rooms = std::max(in_rooms, ranks * roots * slices.piece);
+            found.expect(made.place, made.offset + range, gradients.stride);
+            if (ranks > 1) in_rooms = std::max(in_rooms, ranks * roots * made.piece);
           } else {
-            found.expect(made.place, made.offset + made.count, slices.stride);
+            found.expect(made.place, made.offset + made.count, gradients.stride);
           }
           break;
         case transfer_place::gradients:
           if (made.element == transfer_element::word) {
             auto const ranks = std::size_t(grid.size(made.row().over));
             in_rooms = std::max(
-                in_rooms, (ranks * sent_count(Plan::rules.sent, slices.piece) * sizeof(wire_word) +
+                in_rooms, (ranks * sent_count(Plan::rules.sent, made.piece) * sizeof(wire_word) +
                            Plan::gradient_bytes - 1) /
                               Plan::gradient_bytes);
             found.expect(made.place, made.offset + made.elements() * std::size_t(grid.size(cut)),
-                         slices.stride);
+                         gradients.stride);
             break;
           }
           [[fallthrough]];
-        case transfer_place::ties: expect_in(slices.stride); break;
+        case transfer_place::ties: expect_in(gradients.stride); break;
         case transfer_place::gather_parameters:
         case transfer_place::blocks: expect_in(parameters.count()); break;
         case transfer_place::state: state += bytes; break;
         default: break;
       }
     }
-  found.expect(transfer_place::gradients, in_rooms, slices.received_at - slices.sent_at);
-  found.expect(transfer_place::gradients, in_rooms, slices.total - slices.received_at);
+  found.expect(transfer_place::gradients, in_rooms, gradients.received_at - gradients.sent_at);
+  found.expect(transfer_place::gradients, in_rooms, gradients.total - gradients.received_at);
   if (state > 0) {
     EXPECT_EQ(state, need.parameters + need.optimizer + need.averages);
   }

@@ -38,22 +38,15 @@ struct element_type {
 
 /// Work of a call's stream that runs before and after the transfer of the call, in the thread that
 /// carries the call out. It rounds the values that a call sends, for example, and adds up those
-/// that the call has received. The work is a copy of a few numbers, because the call may be carried
-/// out after the function that makes it has returned.
+/// that the call has received. The work consists of a few numbers, so that a communicator can copy
+/// it if another thread carries the call out later.
 struct call_work {
-  /// Does the work; null: there is none.
+  /// Does the work before the transfer, or after it.
   void (*run)(call_work const& of, bool is_after) = nullptr;
   void const* by = nullptr;  ///< the object that does the work; it outlives the call
   void* data = nullptr;      ///< the values
   std::size_t begin = 0, count = 0, block = 0;
   int ranks = 1, rank = 0, roots = 1;
-
-  void before() const {
-    if (run != nullptr) run(*this, false);
-  }
-  void after() const {
-    if (run != nullptr) run(*this, true);
-  }
 };
 
 // One call of one rank: the information that the other ranks of its group compare with their own
@@ -72,8 +65,14 @@ struct collective_call {
   std::uint64_t caller = 0;  // number of the trainer that calls; 0: none
   // Axes of the group. Ranks compare them, because groups with equal members share a barrier.
   axis_set over{};
-  call_work work{};
+  call_work const* work = nullptr;  // work before and after the transfer; null: none
 
+  void begin_work() const {
+    if (work != nullptr) work->run(*work, false);
+  }
+  void end_work() const {
+    if (work != nullptr) work->run(*work, true);
+  }
   bool is_posted() const { return ext::is_channel(channel); }
   bool agrees_with(collective_call const& call) const {
     return kind == call.kind && operation == call.operation && other == call.other && fits(call);

@@ -78,10 +78,10 @@ class communicator_calls {
   ///
   /// Shapes:  send (n), receive (size()*n), with equal n on every rank; send may be this rank's own
   ///          block of receive and must not overlap it otherwise.
-  /// `work`: the work of the stream before and after the transfer.
+  /// `work`: the work of the stream before and after the transfer; null: none.
   template <class T>
   void all_gather(std::type_identity_t<std::span<T const>> send, std::span<T> receive,
-                  detail::call_work const& work = {}) {
+                  detail::call_work const* work = nullptr) {
     auto call = call_of<T>(collective::all_gather, send.size(), receive.size(), send.data(),
                            receive.data());
     call.work = work;
@@ -102,10 +102,10 @@ class communicator_calls {
   /// Moves block j of `send` on rank i to block i of `receive` on rank j.
   ///
   /// Shapes:  send and receive (size()*n), with equal n on every rank; they must not overlap.
-  /// `work`: the work of the stream before and after the transfer.
+  /// `work`: the work of the stream before and after the transfer; null: none.
   template <class T>
   void all_to_all(std::type_identity_t<std::span<T const>> send, std::span<T> receive,
-                  detail::call_work const& work = {}) {
+                  detail::call_work const* work = nullptr) {
     auto call = call_of<T>(collective::all_to_all, send.size(), receive.size(), send.data(),
                            receive.data());
     call.work = work;
@@ -193,9 +193,9 @@ class communicator_calls {
   void ask(detail::collective_call const& call, std::size_t tensor_bytes) {
     constexpr bool has_work = (Kind == collective::all_gather || Kind == collective::all_to_all) &&
                               !Self::runs_work_of_calls;
-    if constexpr (has_work) call.work.before();
+    if constexpr (has_work) call.begin_work();
     self().template carry_out<Kind, T>(call, tensor_bytes);
-    if constexpr (has_work) call.work.after();
+    if constexpr (has_work) call.end_work();
     count(Kind, tensor_bytes);
     if (log_ != nullptr && self().size() > 1)
       log_->push_back(

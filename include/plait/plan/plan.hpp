@@ -346,7 +346,9 @@ struct plan {
   /// rank's parameters.
   static constexpr gradient_arena gradient_arena_for(parameter_layout const& layout,
                                                      mesh const& complete) {
-    return lay_out_gradients(layout, gradients_by, complete);
+    if constexpr (slices > 0 || rules.rounds())
+      return lay_out_gradients(layout, gradients_by, complete);
+    else return gradient_arena::of_sums(layout);
   }
 
   /// Returns the number of slots that a stage needs for microbatches in flight.

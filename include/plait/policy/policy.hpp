@@ -156,6 +156,7 @@ struct parameter_rules {
   /// Returns the placements of gradients of which each rank has its own summand: rounded on the
   /// axes along which ranks send rounded gradients, and otherwise partial.
   [[nodiscard]] constexpr placements summands(placements const& of) const {
+    if (rounded_axes.empty()) return of;
     placements out = of;
     for (axis const which : all_axes)
       if (rounded_axes.contains(which) && of.at(which) == partial) out = out.with(which, rounded);

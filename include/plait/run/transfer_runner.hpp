@@ -140,14 +140,14 @@ void transfer_runner<Rank>::run_piece(int number, std::type_identity_t<std::span
   auto const& now = row(number);
   auto& group = *now.group;
   bool const gathers = now.moves == collective::all_gather;
-  if constexpr (requires { group.all_to_all(sent, received, work); }) {
-    return gathers ? group.all_gather(sent, received, work)
-                   : group.all_to_all(sent, received, work);
+  if constexpr (requires { group.all_to_all(sent, received, &work); }) {
+    return gathers ? group.all_gather(sent, received, &work)
+                   : group.all_to_all(sent, received, &work);
   } else {
-    work.before();
+    work.run(work, false);
     if (gathers) group.all_gather(sent, received);
     else group.all_to_all(sent, received);
-    work.after();
+    work.run(work, true);
   }
 }
 

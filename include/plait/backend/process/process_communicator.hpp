@@ -117,9 +117,9 @@ class process_communicator : public communicator_calls<process_communicator> {
       if (compares_ && size() > 1) meet(call);
       else detail::check_shape(members_[std::size_t(rank_)], call, members_);
       log_.site(detail::flight_site::moves);
-      call.work.before();
+      call.begin_work();
       if (tensor_bytes != 0) move<Kind, T>(call);
-      call.work.after();
+      call.end_work();
       if (compares_ || !detail::has_root(call.kind))
         // All members have arrived. This is not certain after a broadcast that was not compared,
         // which may return earlier on its root.

@@ -39,6 +39,7 @@ class second_thread final : public call_pause {
     void* of = nullptr;
     collective_call call{};
     std::size_t tensor_bytes = 0;
+    call_work work{};  ///< a copy of the call's work, made by hand_over()
   };
   /// Maximum number of calls that have been handed over but not carried out; if there are as many,
   /// hand_over() waits.

@@ -13,7 +13,12 @@ PLAIT_DECL void second_thread::hand_over(handed_call const& one) {
   std::unique_lock lock{mutex_};
   wait(lock, [this] { return handed_ - carried_ < most; });
   throw_kept();
-  ring_[handed_++ % most] = one;
+  auto& slot = ring_[handed_++ % most];
+  slot = one;
+  if (one.call.work != nullptr) {
+    slot.work = *one.call.work;
+    slot.call.work = &slot.work;
+  }
   lock.unlock();
   calls_.notify_one();
 }

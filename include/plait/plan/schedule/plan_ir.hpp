@@ -15,7 +15,6 @@
 #include "plait/plan/schedule/transfer.hpp"
 #include "plait/plan/sharding/arena_layout.hpp"
 #include "plait/plan/sharding/bucket_staging_buffers.hpp"
-#include "plait/plan/sharding/gradient_arena.hpp"
 #include "plait/plan/sharding/parameter_plan.hpp"
 #include "plait/policy/policy.hpp"
 #include "plait/schedule/lowering.hpp"
@@ -80,12 +79,6 @@ struct plan_ir {
     bool const is_frozen = region == parameter_layout::frozen;
     if (!is_frozen && (gradients || has_copies)) return !rules.cut_axes().empty();
     return region != parameter_layout::over_tensor && rules.keeps_blocks();
-  }
-  /// Returns the layout of the arena of a rank's gradients. `layout`: the layout of the parameters
-  /// of the rank's stage.
-  [[nodiscard]] [[gnu::cold]] constexpr gradient_arena gradients_in(
-      parameter_layout const& layout) const {
-    return lay_out_gradients(layout, {samples, rules, slices, gradient_bytes}, grid);
   }
   /// Returns a bucket_uses, which finds the buckets whose parameters a unit uses.
   [[nodiscard]] [[gnu::cold]] constexpr bucket_uses bucket_uses_of(

@@ -18,6 +18,7 @@
 #include "plait/plan/schedule/transfer.hpp"
 #include "plait/plan/sharding/arena_layout.hpp"
 #include "plait/plan/sharding/bucket_staging_buffers.hpp"
+#include "plait/plan/sharding/gradient_arena.hpp"
 #include "plait/plan/sharding/parameter_plan.hpp"
 #include "plait/policy/policy.hpp"
 #include "plait/schedule/lowering.hpp"
@@ -176,7 +177,7 @@ struct transfer_lister {
     made.element = transfer_element::word;
     made.range = made.count;
     made.count = values * sent_count(plan.rules.sent, made.range);
-    made.piece = plan.gradients_in(parameters).piece;
+    made.piece = piece_of_rounding(parameters, plan.rules, plan.grid).gradients;
     return made;
   }
 
@@ -339,7 +340,8 @@ struct transfer_lister {
                     std::size_t(ranks * roots) * range.count,
                     range.offset};
       made.range = range.count;
-      made.piece = plan.gradients_in(parameters).piece;
+      made.piece =
+          piece_of_roots(parameters, std::size_t(ranks), std::size_t(roots), plan.gradient_bytes);
       if (range.count > 0) add(made);
     };
     for (int const region : reduced_regions)

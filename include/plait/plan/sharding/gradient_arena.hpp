@@ -38,13 +38,19 @@ struct gradient_arena {
   int accumulators = 1;
   int roots = 1;           ///< the greatest number of subtrees, and so of roots, that a rank has
   std::size_t stride = 0;  ///< distance between two accumulators, in elements
-  std::size_t piece = 0;   ///< elements of a root that are sent to one rank in one transfer
   std::size_t sent_at = 0, received_at = 0, total = 0;
 
   /// The greatest number of bytes that a rank sends at one time. Each of the pieces for one root
   /// and one rank may be longer, because its length is rounded up to the alignment.
   static constexpr std::size_t most_bytes = std::size_t{1} << 20;
 
+  /// Returns the layout of an arena with one accumulator and without rooms.
+  static constexpr gradient_arena of_sums(parameter_layout const& layout) {
+    gradient_arena out;
+    out.stride = layout.gradients_at.count;
+    out.add_rooms(0);
+    return out;
+  }
   /// Puts the two rooms, of `count` elements each, after the accumulators.
   constexpr void add_rooms(std::size_t count) {
     total = stride * std::size_t(accumulators);
@@ -61,12 +67,27 @@ struct gradient_arena {
                                           : count / rounded_elements * words_of_block(format);
 }
 
-/// Lays out the rooms of a plan that rounds the gradients that ranks send.
-[[gnu::cold]] constexpr void add_rooms_of_rounding(gradient_arena& out,
-                                                   parameter_layout const& layout,
-                                                   gradient_rules const& how,
-                                                   mesh const& complete) {
-  auto const& rules = how.parameters;
+/// Returns the number of gradients of each rank's block that a plan with slices sends in one call.
+/// `ranks`, `roots`: the number of ranks, and the greatest number of roots of a rank.
+[[gnu::cold]] constexpr std::size_t piece_of_roots(parameter_layout const& layout,
+                                                   std::size_t ranks, std::size_t roots,
+                                                   std::size_t element_bytes) {
+  std::size_t longest = layout.tied_count;
+  for (auto const& region : layout.regions) longest = std::max(longest, region.count);
+  return std::min(longest / ranks,
+                  rounded_up(gradient_arena::most_bytes / element_bytes / (ranks * roots),
+                             parameter_alignment));
+}
+
+/// The number of gradients of each rank's block that ranks send rounded in one call, and the number
+/// of words that a rank then sends to all ranks.
+struct rounded_piece {
+  std::size_t gradients = 0, words = 0;
+};
+/// Returns the pieces of a plan that rounds the gradients that ranks send.
+[[gnu::cold]] constexpr rounded_piece piece_of_rounding(parameter_layout const& layout,
+                                                        parameter_rules const& rules,
+                                                        mesh const& complete) {
   std::size_t most = 1, least = 0;  // ranks along an axis
   for (axis const which : all_axes)
     if (auto const ranks = std::size_t(complete.size(which));
@@ -74,15 +95,13 @@ struct gradient_arena {
       most = std::max(most, ranks);
       least = least == 0 ? ranks : std::min(least, ranks);
     }
-  if (least == 0) return;
+  if (least == 0) return {};
   std::size_t longest = 0;
   for (auto const& one : layout.buckets) longest = std::max(longest, one.elements.count);
-  std::size_t const words = words_of_block(rules.sent), bytes = words * sizeof(wire_word) * most;
+  std::size_t const words = words_of_block(rules.sent) * most, bytes = words * sizeof(wire_word);
   std::size_t const blocks = std::min(longest / least / rounded_elements,
                                       (gradient_arena::most_bytes + bytes - 1) / bytes);
-  out.piece = blocks * rounded_elements;
-  out.add_rooms(rounded_up((blocks * bytes + how.element_bytes - 1) / how.element_bytes,
-                           parameter_alignment));
+  return {blocks * rounded_elements, blocks * words};
 }
 
 /// Returns the layout of the arena of gradients. `layout`: the layout of the rank's parameters;
@@ -90,10 +109,13 @@ struct gradient_arena {
 [[gnu::cold]] constexpr gradient_arena lay_out_gradients(parameter_layout const& layout,
                                                          gradient_rules const& how,
                                                          mesh const& complete) {
-  gradient_arena out;
-  out.stride = layout.gradients_at.count;
-  out.add_rooms(0);
-  if (how.parameters.rounds()) add_rooms_of_rounding(out, layout, how, complete);
+  auto out = gradient_arena::of_sums(layout);
+  if (how.parameters.rounds()) {
+    auto const piece = piece_of_rounding(layout, how.parameters, complete);
+    std::size_t const bytes = piece.words * sizeof(wire_word);
+    out.add_rooms(
+        rounded_up((bytes + how.element_bytes - 1) / how.element_bytes, parameter_alignment));
+  }
   if (how.slices == 0) return out;
   slice_tree const tree(how.slices);
   int const ranks = block_of(how.samples, complete, {}).blocks;
@@ -101,13 +123,8 @@ struct gradient_arena {
   out.roots = tree.most_roots(ranks);
   out.add_rooms(0);
   if (ranks == 1) return out;
-  std::size_t const blocks = std::size_t(ranks) * std::size_t(out.roots);
-  std::size_t longest = layout.tied_count;
-  for (auto const& region : layout.regions) longest = std::max(longest, region.count);
-  out.piece = std::min(
-      longest / std::size_t(ranks),
-      rounded_up(gradient_arena::most_bytes / how.element_bytes / blocks, parameter_alignment));
-  out.add_rooms(blocks * out.piece);
+  auto const all = std::size_t(ranks), roots = std::size_t(out.roots);
+  out.add_rooms(all * roots * piece_of_roots(layout, all, roots, how.element_bytes));
   return out;
 }
 
