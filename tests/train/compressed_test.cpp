@@ -43,7 +43,8 @@ std::vector<std::vector<float>> parameters_of_ranks(auto const& backend, int ste
     auto all = batches(text, global_batch<24>{}, rank, {.epochs = 0});
     auto const mine = parts.calls();
     for (int step = 0; step < steps; ++step) {
-      auto with = parts.begin(all.at(std::uint64_t(step)), trainer_program::whole_step);
+      auto const batch = all.at(std::uint64_t(step));
+      auto with = parts.begin(batch, trainer_program::whole_step);
       parts.executor.run(parts.executor.passes.program(trainer_program::whole_step), with);
       parts.held.advance(parts.executor.read_numbers());
       auto const* const seen = parts.store.compute_parameters();
