@@ -533,6 +533,10 @@ struct of_two_nodes
 using bf16_between_ranks = plait::data_parallel<4, plait::compressed<plait::bfloat16>>;
 struct fewer_bytes : plait::parallel<objective, bf16_between_ranks> {};
 // example-end
+// example-begin shares
+struct uneven : plait::parallel<objective, plait::data_parallel<2, plait::shares<3, 1>>> {
+};
+// example-end
 // example-begin buckets
 using plait::literals::operator""_MiB;
 struct early

@@ -18,8 +18,9 @@ struct batch_options {
   /// The number of passes through the data set. If it is 0, the batches never end.
   std::uint64_t epochs = 1;
   /// The number of microbatches of a step, which run one after the other. 0 selects one microbatch
-  /// for each pipeline stage. A reproducible<Slices> job accepts only 0, which then selects one
-  /// microbatch for each slice of the rank.
+  /// for each pipeline stage. Under `shares` a rank runs this number times its share. A
+  /// reproducible<Slices> job accepts only 0, which then selects one microbatch for each slice of
+  /// the rank.
   int microbatches = 0;
   /// The number of steps whose samples are read ahead, while earlier steps are trained. If it is 0,
   /// the samples of a step are read when the step begins.

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "plait/core/error.hpp"
+#include "plait/core/header_only.hpp"
 #include "plait/core/namespaces.hpp"
 
 namespace plait {
@@ -26,6 +27,14 @@ constexpr std::size_t samples_per_slice(std::size_t samples, int slices) {
                        ">; choose a batch size that is a multiple of the number of slices"});
   return samples / static_cast<std::size_t>(slices);
 }
+
+/// Returns the number of samples of a microbatch if `sum` shares have `microbatches` microbatches
+/// each. `shares`: the shares as text.
+///
+/// Errors: input_error if the samples cannot be divided equally.
+[[nodiscard]] [[gnu::cold]] std::size_t samples_per_share(std::size_t samples, int sum,
+                                                          int microbatches,
+                                                          std::string const& shares);
 
 constexpr std::size_t at_least_one_sample(std::size_t samples) {
   if (samples == 0) throw input_error("a batch must have at least 1 sample, got 0");
@@ -155,3 +164,7 @@ static_assert(global_batch_size<global_batch<64>> && global_batch_size<global_ba
 static_assert(!global_batch_size<per_rank_batch<16>>);
 
 }  // namespace plait::ext
+
+#if PLAIT_HEADER_ONLY
+#include "plait/data/batch_size.ipp"
+#endif

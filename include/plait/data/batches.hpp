@@ -27,7 +27,7 @@
 #include "plait/data/reads_ahead.hpp"
 #include "plait/data/sampler.hpp"
 #include "plait/mesh/mesh.hpp"
-#include "plait/placement/slice_tree.hpp"
+#include "plait/placement/batch_slicing.hpp"
 #include "plait/tensor/batch.hpp"
 
 namespace plait::ext {
@@ -43,8 +43,9 @@ namespace plait::ext {
 ///         batch replaces the previous batch; the host has buffers for 1 + ahead batches.
 /// Errors: input_error if the number of samples of a data rank is not a multiple of the number of
 ///         microbatches, if the number of samples of a batch is not a multiple of the number of
-///         slices, or if the data set is smaller than one batch and partial batches are dropped;
-///         out_of_memory; error if the threads that read ahead cannot be started.
+///         slices or, under `shares`, of the number of microbatches of all data ranks, or if the
+///         data set is smaller than one batch and partial batches are dropped; out_of_memory; error
+///         if the threads that read ahead cannot be started.
 template <class Held, class Rank, class Element = void>
 class batch_range {
   using Data = std::remove_cvref_t<Held>;
@@ -140,7 +141,10 @@ class batch_range {
  private:
   [[noreturn]] [[gnu::cold]] void refuse(std::string const& what) const;
   [[gnu::cold]] void cut_into_microbatches(int asked);
-  [[gnu::cold]] void cut_into_slices(int slices, int asked);
+  [[gnu::cold]] void cut_into_slices(batch_slicing const& how, int asked);
+  [[nodiscard]] int asked_or_usual(int asked) const {
+    return asked > 0 ? asked : rank_.grid().size(axis::stage);
+  }
 
   [[gnu::cold]] void start_readers(batch_options const& options);
   /// Fills one place (the memory of one sample) of a buffer. Each reader thread calls this function
@@ -220,7 +224,8 @@ batch_range<Held, Rank, Element>::batch_range(Held&& data, global_batch<> size, 
                        " samples, so an epoch would have no step; use a smaller batch, or set "
                        ".last = plait::last_batch::keep"});
   batch_.together = rank.groups().samples_together();
-  if (rank.groups().slices() > 0) cut_into_slices(rank.groups().slices(), options.microbatches);
+  if (rank.groups().slicing().is_given())
+    cut_into_slices(rank.groups().slicing(), options.microbatches);
   else cut_into_microbatches(options.microbatches);
   if (batch_.samples % batch_.together != 0)
     throw input_error(
@@ -311,7 +316,7 @@ void batch_range<Held, Rank, Element>::refuse(std::string const& what) const {
 
 template <class Held, class Rank, class Element>
 void batch_range<Held, Rank, Element>::cut_into_microbatches(int asked) {
-  batch_.microbatches = asked > 0 ? asked : rank_.grid().size(axis::stage);
+  batch_.microbatches = asked_or_usual(asked);
   std::size_t const per_rank = size_.per_rank(data_ranks_);
   auto const pieces = static_cast<std::size_t>(batch_.microbatches);
   if (per_rank % pieces != 0)
@@ -323,16 +328,22 @@ void batch_range<Held, Rank, Element>::cut_into_microbatches(int asked) {
 }
 
 template <class Held, class Rank, class Element>
-void batch_range<Held, Rank, Element>::cut_into_slices(int slices, int asked) {
-  auto const mine = slice_tree(slices).of_rank(data_rank_, data_ranks_);
-  if (asked > 0)
-    throw input_error({"batches: .microbatches is ", asked, ", but the job is reproducible<",
-                       slices,
-                       ">, in which each slice is one microbatch; leave .microbatches out"});
-  batch_.slices = slices;
+void batch_range<Held, Rank, Element>::cut_into_slices(batch_slicing const& how, int asked) {
+  int const microbatches = asked_or_usual(asked);
+  if (how.slices == 0) {
+    batch_.samples = detail::samples_per_share(size_.samples, how.count(data_ranks_, 1),
+                                               microbatches, text_of_shares(how.shares));
+  } else {
+    if (asked > 0)
+      throw input_error({"batches: .microbatches is ", asked, ", but the job is reproducible<",
+                         how.slices,
+                         ">, in which each slice is one microbatch; leave .microbatches out"});
+    batch_.samples = size_.per_slice(how.slices);
+  }
+  auto const mine = how.of_rank(data_rank_, data_ranks_, microbatches);
+  batch_.slices = how.count(data_ranks_, microbatches);
   batch_.first_slice = mine.first;
   batch_.microbatches = mine.count;
-  batch_.samples = size_.per_slice(slices);
 }
 
 template <class Held, class Rank, class Element>

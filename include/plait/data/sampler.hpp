@@ -46,7 +46,8 @@ struct epoch_position {
 /// that order, and each data rank's share is a contiguous range of the batch: in step 0 with a
 /// batch of 64 on 2 data ranks, rank 0 has places 0 to 31 and rank 1 places 32 to 63. So every
 /// sample is used by exactly one data rank per epoch. Ranks that differ only along tensor or stage
-/// have the same data rank, and use the same samples.
+/// have the same data rank, and use the same samples. Under `shares` and `reproducible`, a data
+/// rank's range consists of its slices of the batch (see batch_slicing).
 ///
 /// Cost:    no memory per sample; `at` takes about 200 ns when shuffled.
 /// Threads: all members are const and may run at the same time.
@@ -109,9 +110,9 @@ class sampler {
     return {step / batches, static_cast<std::size_t>(step % batches)};
   }
 
-  /// Returns the share of data rank `data_rank` in a batch. A full batch is split into equal
-  /// shares. A partial last batch is split into shares whose sizes differ by at most 1 and which
-  /// may be empty.
+  /// Returns the share of data rank `data_rank` in a batch if no policy cuts batches into slices. A
+  /// full batch is split into equal shares. A partial last batch is split into shares whose sizes
+  /// differ by at most 1 and which may be empty.
   ///
   /// Errors: input_error if the global batch cannot be divided equally over the data ranks; error
   ///         if there is no such batch or no such rank.

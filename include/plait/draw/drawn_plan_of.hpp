@@ -17,7 +17,7 @@ template <class Plan>
   static constexpr auto types = plain_names(static_cast<typename Plan::leaf_types const*>(nullptr));
   drawn_plan out;
   out.numbers = ir_on<Plan>(grid);
-  out.load = Plan::completed(load);
+  out.load = Plan::of_greatest(load);
   out.parameter_count = Plan::parameter_count();
   out.sizes = sizes_of<Plan>;
   out.names = leaf_names(Plan::tree);
@@ -28,7 +28,7 @@ template <class Plan>
   for (int stage = 0; stage < Plan::stages; ++stage) {
     out.transfers.push_back(transfers_of<Plan>(stage, out.load, job_part::training));
     out.layouts.push_back(Plan::parameter_layout_for(stage, grid));
-    out.memory.push_back(Plan::memory(stage, load));
+    out.memory.push_back(Plan::memory(stage, out.load));
   }
   return out;
 }

@@ -66,7 +66,7 @@ void launch(elastic const& backend, Program&& program) {
                                     auto const grid = plan::grid.with_ranks_at_launch(data_ranks);
                                     axis_sets sets;
                                     add_axis_sets<plan>(sets, grid);
-                                    return mesh_groups(grid, sets, plan::slices,
+                                    return mesh_groups(grid, sets, plan::slicing,
                                                        plan::samples_together);
                                   }};
     detail::elastic_run(backend, job).run(program);

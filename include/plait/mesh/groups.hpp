@@ -11,6 +11,7 @@
 #include "plait/core/static_vector.hpp"
 #include "plait/mesh/axis.hpp"
 #include "plait/mesh/mesh.hpp"
+#include "plait/placement/batch_slicing.hpp"
 
 namespace plait::ext {
 
@@ -40,14 +41,13 @@ class mesh_groups {
 
   /// Makes groups over the sets of axes in `wanted`, a group of each rank alone, and the group of
   /// all ranks. If each group over a set would have only one rank, the set uses the group of each
-  /// rank alone. `slices`: see slices(); `samples_together`: see samples_together().
-  [[gnu::cold]] mesh_groups(mesh const& grid, axis_sets const& wanted, int slices = 0,
-                            std::size_t samples_together = 1);
+  /// rank alone. `slicing`: see slicing(); `samples_together`: see samples_together().
+  [[gnu::cold]] mesh_groups(mesh const& grid, axis_sets const& wanted,
+                            batch_slicing const& slicing = {}, std::size_t samples_together = 1);
 
   [[nodiscard]] mesh const& grid() const { return grid_; }
-  /// The number of slices into which the policy `reproducible` cuts a global batch; 0 without this
-  /// policy.
-  [[nodiscard]] int slices() const { return slices_; }
+  /// The rule by which the policy cuts a global batch into slices for the data ranks.
+  [[nodiscard]] batch_slicing const& slicing() const { return slicing_; }
   /// The number of consecutive samples of a global batch that stay on one rank, because a layer
   /// computes statistics over them.
   [[nodiscard]] std::size_t samples_together() const { return samples_together_; }
@@ -65,7 +65,7 @@ class mesh_groups {
   [[gnu::cold]] static axis_sets along_each_axis(mesh const& grid);
 
   mesh grid_;
-  int slices_ = 0;
+  batch_slicing slicing_{};
   std::size_t samples_together_ = 1;
   static_vector<axis_set, axis_set_count> sets_;
   std::array<std::int8_t, axis_set_count> index_{};

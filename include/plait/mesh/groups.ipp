@@ -5,9 +5,9 @@
 
 namespace plait::ext {
 
-PLAIT_DECL mesh_groups::mesh_groups(mesh const& grid, axis_sets const& wanted, int slices,
-                                    std::size_t samples_together)
-    : grid_(grid), slices_(slices), samples_together_(samples_together) {
+PLAIT_DECL mesh_groups::mesh_groups(mesh const& grid, axis_sets const& wanted,
+                                    batch_slicing const& slicing, std::size_t samples_together)
+    : grid_(grid), slicing_(slicing), samples_together_(samples_together) {
   sets_.push_back({});
   for (unsigned bits = 1; bits < axis_set_count; ++bits) {
     axis_set over;

@@ -261,6 +261,31 @@ consteval void check_slices() {
 template <int Slices, int DataRanks, int SlicedAxes>
 inline constexpr bool has_slices_for = (check_slices<Slices, DataRanks, SlicedAxes>(), true);
 
+template <int Shares, int DataRanks, int Slices, bool SumsMicrobatches, bool SumsOverSamples>
+consteval void check_shares() {
+  static_assert(
+      Shares == 0 || Shares == DataRanks,
+      "data_parallel<Ranks, shares<...>>: the number of shares is not the number of ranks "
+      "that have samples of their own, along all axes; write one share for each of these "
+      "ranks, and no policy on the replica axis besides data_parallel");
+  static_assert(Shares == 0 || Slices == 0,
+                "data_parallel<Ranks, shares<...>> with reproducible<Slices>: reproducible divides "
+                "its slices among the data ranks itself; leave shares or reproducible out");
+  static_assert(Shares == 0 || !SumsMicrobatches,
+                "data_parallel<Ranks, shares<...>, zero<2 or 3>>: these levels of zero sum "
+                "gradients once for each microbatch, but ranks have different numbers of "
+                "microbatches, so a rank with fewer would not take part in all of these sums; "
+                "write zero<1>, or leave shares out");
+  static_assert(Shares == 0 || !SumsOverSamples,
+                "data_parallel<Ranks, shares<...>>: a layer sums over all samples of a microbatch, "
+                "but ranks have different numbers of microbatches, so a rank with fewer would not "
+                "take part in all of these sums. Use a layer that sums over groups of samples "
+                "only, such as batch_norm<Image, {.group = N}>, or leave shares out");
+}
+template <int Shares, int DataRanks, int Slices, bool SumsMicrobatches, bool SumsOverSamples>
+inline constexpr bool has_share_for =
+    (check_shares<Shares, DataRanks, Slices, SumsMicrobatches, SumsOverSamples>(), true);
+
 template <std::size_t One, std::size_t Other>
 consteval void check_sequences() {
   static_assert(One == 0 || Other == 0 || One == Other,

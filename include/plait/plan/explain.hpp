@@ -329,6 +329,27 @@ template <class Plan>
                  "  gradients are reduced behind the last slice, when their sums are whole\n"});
 }
 
+/// Returns a table of the data ranks: the part of a global batch that each of them has, and the
+/// memory that it needs, on the stage that needs the most. `load`: has the microbatches that the
+/// program asks for.
+template <class Plan>
+[[gnu::cold]] std::string explain_shares(workload const& load) {
+  text_table table;
+  table.add({"data rank", "samples of a batch", "microbatches", "bytes per rank"});
+  for (int block = 0; block < Plan::slicing.shares.size(); ++block) {
+    auto const here = Plan::of_block(block, load);
+    std::size_t most = 0;
+    for (int stage = 0; stage < Plan::stages; ++stage)
+      most = std::max(most, Plan::memory(stage, here).total());
+    table.add({std::to_string(block),
+               std::to_string(here.rows / Plan::sequence_length * std::size_t(here.microbatches)),
+               std::to_string(here.microbatches), with_unit(most)});
+  }
+  return concat({"data ranks have different shares of each global batch: ",
+                 text_of_shares(Plan::slicing.shares), "\n", table.text(),
+                 "the other numbers describe data rank ", Plan::slicing.greatest(), "\n"});
+}
+
 /// Options of `explain` for additional text.
 struct explain_options {
   /// True to add the operations of a step, in their order, for a rank of each stage.
@@ -343,7 +364,7 @@ struct explain_options {
 /// Returns the operations of a training step with gradient clipping, for a rank of each stage.
 template <class Plan>
 [[gnu::cold]] std::string explain_programs(workload load) {
-  load = Plan::completed(load);
+  load = Plan::of_greatest(load);
   load.gradient_norm = true;
   std::string out;
   for (int stage = 0; stage < Plan::stages; ++stage) {
@@ -364,14 +385,18 @@ template <class Plan>
 }
 
 /// Returns text and tables that describe the plan: forms, transitions, stages, memory and traffic
-/// for a workload, and the additional parts that `options` selects.
+/// for a workload, and the additional parts that `options` selects. If data ranks have different
+/// shares, one table has the numbers of each data rank, and all other parts describe a rank with
+/// the greatest share.
 ///
 /// Example (tests/reference/names_in_use_test.cpp explain):
 ///     std::fputs(plait::explain(in_all_ways::plan(), {.rows = 16, .microbatches = 2}).c_str(),
 ///                stdout);
 template <class Plan>
-[[gnu::cold]] std::string explain(Plan, workload const& load, explain_options const& options) {
+[[gnu::cold]] std::string explain(Plan, workload const& given, explain_options const& options) {
   auto const& hosts = options.hosts;
+  workload load = given;
+  if constexpr (Plan::slicing.has_shares()) load = Plan::of_greatest(given);
   auto const grid = Plan::grid_for(load);
   int const microbatches = Plan::completed(load).microbatches;
   std::string out =
@@ -383,6 +408,8 @@ template <class Plan>
   if (!options.device.empty()) out += concat({"\ndevice: ", options.device});
   out += "\n\n";
   if (Plan::slices > 0) out += concat({explain_slices<Plan>(grid), "\n"});
+  if constexpr (Plan::slicing.has_shares())
+    out += concat({explain_shares<Plan>(Plan::as_asked(load)), "\n"});
   out += concat({"layers\n", explain_steps<Plan>(load), "\n"});
   out += explain_sums_over_samples<Plan>(microbatches);
   if (Plan::stages > 1) {

@@ -46,14 +46,14 @@ template <class Plan>
                      hybrid<typename Plan::policy_type,
                             recompute<granularity::all, units::first<1>, granularity::cheap>>,
                      typename Plan::element_type>;
-  auto const full = mixed::completed(load);
+  auto const full = mixed::of_greatest(load);
   auto const table =
       training_timetable<typename mixed::schedule_type, mixed::stages>(full.microbatches);
   auto const layout = mixed::activation_layout_for(load.rows);
   std::array<std::size_t, std::size_t(mixed::stages)> besides{};  // bytes other than activations
   int most_units = 0;
   for (int stage = 0; stage < mixed::stages; ++stage) {
-    auto const need = mixed::memory(stage, load, table.stages[std::size_t(stage)]);
+    auto const need = mixed::memory(stage, full, table.stages[std::size_t(stage)]);
     besides[std::size_t(stage)] = need.total() - need.activations;
     int here = 0;
     for (auto const& chunk : mixed::chunks_of(stage)) here += chunk.count();

@@ -14,6 +14,7 @@
 #include "plait/core/precision.hpp"
 #include "plait/mesh/blocks.hpp"
 #include "plait/mesh/mesh.hpp"
+#include "plait/placement/batch_slicing.hpp"
 #include "plait/placement/slice_tree.hpp"
 #include "plait/plan/checks.hpp"
 #include "plait/plan/least_recompute.hpp"
@@ -113,9 +114,11 @@ struct plan {
   static constexpr mesh grid = mesh_of<Policy>;
   static constexpr placements samples = samples_of<Policy>;
   static constexpr parameter_rules rules = parameter_rules_of<Policy>;
+  /// The rule by which a global batch is cut into slices, which are the microbatches of the ranks.
+  static constexpr batch_slicing slicing = slicing_of<Policy>;
   /// If gradients are summed slice by slice (see reproducible), the number of slices of a global
   /// batch; else 0.
-  static constexpr int slices = slices_of<Policy>;
+  static constexpr int slices = slicing.slices;
   /// The least number of bytes of a bucket of gradients; 0 if gradients are reduced after all
   /// passes.
   static constexpr std::size_t bucket_bytes = bucket_bytes_of<Policy>;
@@ -225,6 +228,8 @@ struct plan {
                 "have different numbers of slices, so a rank with fewer slices would not take part "
                 "in all of these sums. Use a layer that sums over groups of samples only, such as "
                 "batch_norm<Image, {.group = N}>, or leave reproducible out");
+  static_assert(has_share_for < slicing.shares.size(), batch_ranks(grid), slices,
+                rules.keeps_blocks() || rules.sums_blocks(), planning::sums_over_samples(tree) >);
   static_assert(bucket_bytes > 0 || slices > 0 || !(rules.keeps_blocks() || rules.sums_blocks()) ||
                     batch_ranks(grid) == 1,
                 "this policy holds blocks of parameters or gradients, which are gathered and "
@@ -363,10 +368,11 @@ struct plan {
   /// Returns the bytes of the rank that needs the most memory. If an optimizer's type is given, the
   /// number and the type of the optimizer's states replace those in the workload.
   static constexpr std::size_t bytes_per_rank(workload const& load) {
-    auto const table = training_timetable<schedule_type, stages>(completed(load).microbatches);
+    auto const most_work = of_greatest(load);
+    auto const table = training_timetable<schedule_type, stages>(most_work.microbatches);
     std::size_t most = 0;
     for (int stage = 0; stage < stages; ++stage)
-      most = std::max(most, memory(stage, load, table.stages[std::size_t(stage)]).total());
+      most = std::max(most, memory(stage, most_work, table.stages[std::size_t(stage)]).total());
     return most;
   }
   template <class Optimizer>
@@ -410,14 +416,47 @@ struct plan {
     return grid.with_ranks_at_launch(load.data_ranks);
   }
 
+  /// Returns the number of microbatches that the ranks of a block of samples run in a step.
+  /// `block`: the number of the block, see block_of. `load`: has the number of microbatches that
+  /// the program asks for. Example: 6 for block 0 of shares<3, 1> and 2 microbatches.
+  static constexpr int microbatches_of(int block, workload const& load) {
+    return slicing.of_rank(block, batch_ranks(grid_for(load)), load.microbatches).count;
+  }
+  /// Returns `load` with the number of microbatches of the ranks of a block of samples, so that
+  /// plan functions count for these ranks.
+  static constexpr workload of_block(int block, workload load) {
+    load.microbatches = microbatches_of(block, load);
+    load.block = block;
+    return load;
+  }
   /// Returns `load`, completed with the numbers that the plan determines. If a global batch is cut
   /// into slices, each microbatch is one slice, so the number of microbatches is the greatest
-  /// number of slices on a rank.
+  /// number of slices on a rank. Under `shares` it is the number of the rank with the greatest
+  /// share, unless `load` says a block.
   static constexpr workload completed(workload load) {
     if (slices > 0)
       load.microbatches =
           std::max(load.microbatches, slice_tree(slices).most_slices(batch_ranks(grid_for(load))));
+    if constexpr (slicing.has_shares())
+      if (load.block < 0) return of_block(slicing.greatest(), load);
     return load;
+  }
+  /// Returns `load` with the number of microbatches that the program asks for, in place of the
+  /// number of one block.
+  ///
+  /// Errors: input_error if `load` says a block that cannot have this number of microbatches.
+  static constexpr workload as_asked(workload const& load) {
+    if constexpr (slicing.has_shares()) return without_block(slicing.shares, load);
+    else return load;
+  }
+  /// Returns `load`, completed for the rank with the most microbatches.
+  static constexpr workload of_greatest(workload const& load) { return completed(as_asked(load)); }
+  /// Returns workload::block for a rank: the number of its block of samples if the ranks' blocks
+  /// have different shares, else -1. `of`: the job's mesh; `place`: the coordinates of the rank.
+  static constexpr int block_at([[maybe_unused]] mesh const& of,
+                                [[maybe_unused]] coordinates const& place) {
+    if constexpr (slicing.has_shares()) return block_of(samples, of, place).number;
+    else return -1;
   }
 
   /// Returns the bytes that a rank of `stage` sends over its group along the axes `over` in one
@@ -429,9 +468,10 @@ struct plan {
   /// Returns the traffic of the stage whose ranks send the most bytes.
   static constexpr traffic_need bytes_sent(axis_set over, workload const& load) {
     traffic_need most;
-    auto const table = timetable_of_rows<plan>(completed(load), job_part::training);
+    auto const most_work = of_greatest(load);
+    auto const table = timetable_of_rows<plan>(most_work, job_part::training);
     for (int stage = 0; stage < stages; ++stage)
-      if (auto const here = bytes_sent_by_stage<plan>(over, stage, load, table);
+      if (auto const here = bytes_sent_by_stage<plan>(over, stage, most_work, table);
           here.total() > most.total())
         most = here;
     return most;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <concepts>
 #include <cstddef>
 #include <type_traits>
@@ -9,6 +10,7 @@
 #include "plait/core/float8.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/core/rounded_block.hpp"
+#include "plait/core/static_vector.hpp"
 #include "plait/policy/policy.hpp"
 
 namespace plait::ext {
@@ -182,6 +184,38 @@ struct compressed {
 
 }  // namespace plait
 
+namespace plait {
+
+/// Sets the part of each global batch that each data rank takes, for ranks of different speed:
+/// under `shares<3, 1>` rank 0 takes three quarters and rank 1 takes one quarter. All microbatches
+/// have the same size. If the program asks for m microbatches, rank r runs Shares[r] * m of them,
+/// and a global batch consists of sum * m, where `sum` is the sum of the shares. Example: a global
+/// batch of 64 samples with m = 2 has 8 microbatches of 8 samples, 6 on rank 0 and 2 on rank 1. The
+/// results are equal to results of equal shares, up to rounding.
+///
+/// Moves:  the same bytes among data ranks as with equal shares. Other transfers of a step, such as
+///         those between stages, are as many as a rank has microbatches.
+/// Memory: each rank holds its own samples and the activations for its own number of microbatches.
+///
+/// Example (tests/reference/names_in_use_test.cpp shares):
+///     struct uneven : plait::parallel<objective, plait::data_parallel<2, plait::shares<3, 1>>> {
+///     };
+template <int... Shares>
+struct shares {
+  /// The greatest sum of all shares.
+  static constexpr int most = 1 << 16;
+  static_assert(
+      ((Shares >= 1) && ...),
+      "shares<Shares...>: a share is less than 1, but each data rank needs samples; write "
+      "shares of at least 1, or fewer data ranks");
+  static_assert(((Shares <= most) && ...) && (0LL + ... + Shares) <= most,
+                "shares<Shares...>: the sum of the shares is above 65536; write smaller numbers in "
+                "the same ratio, such as shares<3, 1>");
+  static constexpr std::array<int, sizeof...(Shares)> of_ranks{Shares...};
+};
+
+}  // namespace plait
+
 namespace plait::detail {
 
 template <class Option>
@@ -190,9 +224,14 @@ concept is_neighbourhood = requires {
 };
 
 template <class Option>
+inline constexpr bool says_shares = false;
+template <int... Shares>
+inline constexpr bool says_shares<shares<Shares...>> = true;
+
+template <class Option>
 inline constexpr bool is_data_option =
     ext::data_sharding<Option> || ext::bucket_size<Option> || is_neighbourhood<Option> ||
-    ext::gradient_compression<Option>;
+    ext::gradient_compression<Option> || says_shares<Option>;
 
 /// The first type in `Options` for which `Fits` is true, or `Usual` if there is none.
 template <template <class> class Fits, class Usual, class... Options>
@@ -210,6 +249,8 @@ template <class Option>
 struct is_compression : std::bool_constant<ext::gradient_compression<Option>> {};
 template <class Option>
 struct is_within : std::bool_constant<is_neighbourhood<Option>> {};
+template <class Option>
+struct is_shares : std::bool_constant<says_shares<Option>> {};
 
 template <class Option>
 inline constexpr bool is_at_end = std::is_same_v<Option, buckets<at_end>>;
@@ -244,6 +285,10 @@ struct data_options {
     out.sent = sent;
     return out;
   }();
+  /// The shares of the data ranks; empty if they are equal.
+  static constexpr ext::static_view<int> shares{
+      option_or<is_shares, plait::shares<>, Options...>::type::of_ranks.data(),
+      int(option_or<is_shares, plait::shares<>, Options...>::type::of_ranks.size())};
 };
 
 /// The policy for the data axis that data_parallel<Ranks, ...> adds to the mesh. `Options`: the
@@ -256,6 +301,7 @@ struct data_axis {
   static constexpr placement samples = shard<dim::batch>;
   static constexpr ext::parameter_rule parameters = Options::parameters;
   static constexpr std::size_t bucket_bytes = Options::buckets::bucket_bytes;
+  static constexpr ext::static_view<int> shares = Options::shares;
 };
 /// The policy for the replica axis that data_parallel adds to the mesh if it has the option
 /// `within`. Ranks along this axis belong to different groups: all groups have the same parameters
@@ -291,7 +337,7 @@ namespace plait {
 
 /// Gives each of `Ranks` ranks an equal slice of the batch and sums their gradients, as DDP does.
 /// `Options`, in any order: `unsharded` or `zero<1>` to `zero<3>`, `within<...>`, `buckets<...>`,
-/// and `compressed<...>`.
+/// `compressed<...>`, and `shares<...>`, with which the slices differ.
 ///
 /// Moves: one all_reduce of the gradients per step, 2N(p-1)/p bytes for N bytes of parameters,
 ///        bucket by bucket while the backward runs; see `zero` for the bytes that zero<Level>
@@ -309,8 +355,8 @@ struct data_parallel : detail::data_axes<Ranks, detail::data_options<Options...>
   static_assert(
       (detail::is_data_option<Options> && ...),
       "data_parallel<Ranks, Options...>: an argument is not an option; the options are unsharded "
-      "or zero<Level>, within<Neighbours>, buckets<4_MiB> or buckets<at_end>, and "
-      "compressed<bfloat16> or compressed<float8>");
+      "or zero<Level>, within<Neighbours>, buckets<4_MiB> or buckets<at_end>, "
+      "compressed<bfloat16> or compressed<float8>, and shares<3, 1>");
   static_assert((0 + ... + int(ext::data_sharding<Options>)) <= 1,
                 "data_parallel<Ranks, Options...>: two options set how state is cut; write one of "
                 "unsharded and zero<Level>, once");
@@ -323,6 +369,17 @@ struct data_parallel : detail::data_axes<Ranks, detail::data_options<Options...>
   static_assert((0 + ... + int(ext::gradient_compression<Options>)) <= 1,
                 "data_parallel<Ranks, Options...>: two options set the type in which gradients are "
                 "sent; write compressed<bfloat16> or compressed<float8>, once");
+  static_assert((0 + ... + int(detail::says_shares<Options>)) <= 1,
+                "data_parallel<Ranks, Options...>: two options set the shares of the data ranks; "
+                "write shares<...> once");
+  static_assert(Ranks != at_launch || !(detail::says_shares<Options> || ...),
+                "data_parallel<at_launch, shares<...>>: the number of ranks is chosen at launch, "
+                "but shares<...> says one share for each rank; write the number of ranks, as in "
+                "data_parallel<2, shares<3, 1>>");
+  static_assert(Ranks == at_launch || !(detail::says_shares<Options> || ...) ||
+                    detail::data_options<Options...>::shares.size() == Ranks,
+                "data_parallel<Ranks, shares<...>>: the number of shares is not Ranks; write one "
+                "share for each data rank, as in data_parallel<2, shares<3, 1>>");
   /// True if `Options` contains `buckets<...>`.
   static constexpr bool says_buckets = (ext::bucket_size<Options> || ...);
   static_assert(!(detail::is_at_end<Options> || ...) || !(detail::sums_blocks<Options> || ...),

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <string>
 #include <type_traits>
@@ -8,6 +9,7 @@
 #include "plait/core/concat.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/mesh/mesh.hpp"
+#include "plait/placement/batch_slicing.hpp"
 #include "plait/policy/checks.hpp"
 #include "plait/policy/data_parallel.hpp"
 #include "plait/policy/policy.hpp"
@@ -64,19 +66,23 @@ struct hybrid {
 
 namespace plait::detail {
 
-/// The rules of a policy: the placements on all axes, the slices and the recompute rule.
+/// The rules of a policy: the placements on all axes, the slices of a batch and the recompute rule.
 struct policy_rules {
   placements samples{};
   parameter_rules parameters{};
-  /// If sums over samples are added slice by slice, the number of slices of the global batch; else
-  /// 0.
-  int slices = 0;
+  /// Its `slices`: if sums over samples are added slice by slice, the number of slices of the
+  /// global batch; else 0.
+  batch_slicing slicing{};
   recompute_rule recomputes{};
 
   template <class P>
   constexpr void add() {
     samples = samples.with(P::along, samples_along<P>());
     parameters.set(P::along, rule_of<P>());
+    if constexpr (requires {
+                    { P::shares } -> std::convertible_to<static_view<int>>;
+                  })
+      if (P::shares.size() > 0) slicing.shares = P::shares;
   }
 };
 
@@ -87,7 +93,7 @@ struct policy_traits {
   static_assert(is_sound_policy<P>);
   static constexpr mesh grid() { return {}; }
   static constexpr void add_rules(policy_rules& to) {
-    if constexpr (requires { P::slices; }) to.slices = P::slices;
+    if constexpr (requires { P::slices; }) to.slicing.slices = P::slices;
     if constexpr (requires { P::recomputes; }) to.recomputes = P::recomputes;
   }
   template <axis>
@@ -200,7 +206,7 @@ constexpr policy_rules rules_of() {
   policy_traits<data_parallel<1>>::add_rules(out);
   policy_traits<P>::add_rules(out);
   for (axis const which : all_axes)
-    if (out.slices > 0 && out.parameters.summed.at(which) == partial)
+    if (out.slicing.slices > 0 && out.parameters.summed.at(which) == partial)
       out.parameters.summed = out.parameters.summed.with(which, sliced);
   return out;
 }
@@ -213,7 +219,7 @@ constexpr std::size_t least_bucket_bytes() {
   using data = typename policy_traits<P>::template along<axis::data>;
   constexpr mesh grid = policy_traits<P>::grid();
   constexpr bool has_samples = grid.has(axis::data) || grid.has(axis::replica);
-  if constexpr (!has_samples || rules_of<P>().slices > 0) return 0;
+  if constexpr (!has_samples || rules_of<P>().slicing.slices > 0) return 0;
   else if constexpr (requires { data::bucket_bytes; }) return data::bucket_bytes;
   else return plait::ext::usual_bucket_bytes;
 }
@@ -239,9 +245,11 @@ template <class P>
       buckets = concat(
           {", buckets<",
            (data::bucket_bytes > 0 ? std::to_string(data::bucket_bytes) : "plait::at_end"), ">"});
+  std::string shares;
+  if constexpr (ranks != 0) shares = text_of_shares(data::shares);
   return concat({"data_parallel<",
                  (ranks == at_launch ? "plait::at_launch" : std::to_string(ranks)), ", zero<1>",
-                 buckets, ">"});
+                 buckets, (shares.empty() ? "" : ", "), shares, ">"});
 }
 
 }  // namespace plait::detail
@@ -256,9 +264,9 @@ inline constexpr placements samples_of = detail::rules_of<P>().samples;
 template <class P>
 inline constexpr parameter_rules parameter_rules_of = detail::rules_of<P>().parameters;
 
-/// If sums over samples are added slice by slice, the number of slices of the global batch; else 0.
+/// The rule by which a policy cuts a global batch into slices.
 template <class P>
-inline constexpr int slices_of = detail::rules_of<P>().slices;
+inline constexpr batch_slicing slicing_of = detail::rules_of<P>().slicing;
 
 /// The rule of a policy by which units (layers or residuals, see cut_at) recompute values before
 /// their backward.

@@ -71,6 +71,12 @@ void launch(Backend const& backend, Program&& program) {
         "launch<Job, Jobs...>: one job is reproducible<Slices> and another is not, or "
         "their numbers of slices differ; all jobs get the same batches, so write the same "
         "reproducible<Slices> in all policies");
+    static_assert(
+        ((plan::slices != Jobs::plan_type::slices || plan::slicing == Jobs::plan_type::slicing) &&
+         ...),
+        "launch<Job, Jobs...>: one job has data_parallel<N, shares<...>> and another has "
+        "other shares or none; all jobs get the same batches, so write the same "
+        "shares<...> in all policies");
     constexpr bool takes_rank = requires(std::remove_reference_t<Program>& run,
                                          typename Backend::rank_type& rank) { run(rank); };
     static_assert(
@@ -88,7 +94,7 @@ void launch(Backend const& backend, Program&& program) {
     (add_axis_sets<typename Jobs::plan_type>(sets, grid), ...);
     require_slices(plan::slices, grid.size(batch_axes));
     if constexpr (takes_rank)
-      backend.run(mesh_groups(grid, sets, plan::slices,
+      backend.run(mesh_groups(grid, sets, plan::slicing,
                               samples_together_of<plan, typename Jobs::plan_type...>()),
                   function_reference<void(typename Backend::rank_type&)>(program));
   }

@@ -71,8 +71,8 @@ struct device_batch {
   std::size_t samples = 0;  ///< number of samples in one microbatch on this data rank
   std::size_t sequence = 1;
   int microbatches = 1;
-  /// The number of slices of the global batch if each microbatch is one slice (see `reproducible`);
-  /// else 0.
+  /// The number of slices of the global batch if each microbatch is one slice (see `reproducible`
+  /// and `shares`); else 0.
   int slices = 0;
   int first_slice = 0;  ///< number of the slice that is the first microbatch
   /// The number of consecutive samples of the global batch that stay on one rank and in one

@@ -132,6 +132,7 @@ policy_run run_policy(policy_options const& options, std::size_t samples, std::s
       if (rank.is_root()) out.losses.push_back(loss);
       load = {.rows = batch.rows(),
               .microbatches = batch.microbatches,
+              .block = plan::block_at(rank.grid(), rank.coordinates()),
               .data_ranks = plan::grid.ranks_at_launch(rank.grid()),
               .gradient_norm = true};
       ++steps;
@@ -164,9 +165,8 @@ void check_policy_on(check_report& report, policy_options const& options) {
   std::string const where = ext::concat({Model::name, " on ", grid.world_size(), " ranks"});
   report.checked.push_back(where);
   // Chooses a batch size that can be divided evenly among the batch ranks and their microbatches.
-  auto const parts =
-      static_cast<std::size_t>(grid.size(batch_axes)) *
-      static_cast<std::size_t>(options.microbatches > 0 ? options.microbatches : plan::stages);
+  auto const parts = static_cast<std::size_t>(plan::slicing.count(
+      grid.size(batch_axes), options.microbatches > 0 ? options.microbatches : plan::stages));
   std::size_t const samples = (23 / parts + 1) * parts;
   // In the last batch of an epoch one microbatch has no sample, and another has one sample less
   // than the others.

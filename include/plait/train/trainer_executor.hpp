@@ -94,8 +94,6 @@ class trainer_executor {
   [[nodiscard]] std::size_t numbers_bytes() const { return memory_.bytes() + rounding_.bytes(); }
   /// Returns the number of bytes of the memory in which a matrix_optimizer updates a matrix.
   [[nodiscard]] std::size_t scratch_bytes() const { return scratch_.size(); }
-  /// Returns the slices of a global batch that this rank computes.
-  [[nodiscard]] slice_range slices() const { return slices_.mine(); }
 
   /// Cuts the blocks that the optimizer updates into blocks whose states have the same age, and for
   /// a matrix_optimizer into whole matrices and the blocks between them.

@@ -190,6 +190,7 @@ class trainer_parts {
         [&] {
           return workload{.rows = batch.rows(),
                           .microbatches = batch.microbatches,
+                          .block = plan::block_at(rank.grid(), rank.coordinates()),
                           .data_ranks = plan::grid.ranks_at_launch(rank.grid()),
                           .optimizer_states = Optimizer::states,
                           .state_bytes = state_bytes_of<Optimizer>(),
@@ -204,7 +205,9 @@ class trainer_parts {
   /// numbers that change from step to step.
   auto begin(batch_type const& batch, trainer_program what) {
     bool const trains = what <= trainer_program::only_gradients;
-    if constexpr (plan::slices > 0) require_slices(batch, executor.slices(), plan::slices, name());
+    if constexpr (plan::slicing.is_given())
+      require_slices(batch, plan::slicing, block_of(plan::samples, rank.grid(), rank.coordinates()),
+                     name());
     check(batch, trains);
     if (trains) averaged.begin_step(what == trainer_program::whole_step);
     else averaged.gather_parameters();

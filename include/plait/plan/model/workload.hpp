@@ -4,7 +4,9 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "plait/core/error.hpp"
 #include "plait/core/namespaces.hpp"
+#include "plait/placement/batch_slicing.hpp"
 #include "plait/placement/transition.hpp"
 
 namespace plait {
@@ -18,12 +20,21 @@ enum class predicted : int {
 
 /// The run-time numbers on which the memory and the traffic of a plan depend.
 ///
+/// If data ranks have different `shares`, they run different numbers of microbatches. A workload
+/// with a `block` belongs to one rank: `microbatches` is the number that this rank runs, and plan
+/// functions count for this rank. plan::of_block makes such a workload. Without a `block`,
+/// `microbatches` is the number that the program asks for, and plan functions count for the rank
+/// with the greatest share.
+///
 /// Example (tests/reference/names_in_use_test.cpp workload):
 ///     constexpr plait::workload load{.rows = 16, .microbatches = 2};
 ///     static_assert(in_all_ways::plan().bytes_per_rank(load) < 64 * 1024);
 struct workload {
-  std::size_t rows = 1;      ///< rows of one microbatch on one data rank: positions times samples
-  int microbatches = 1;      ///< microbatches per step
+  std::size_t rows = 1;  ///< rows of one microbatch on one data rank: positions times samples
+  int microbatches = 1;  ///< microbatches per step, see above
+  /// The number of the block of samples that the rank has, see block_of; -1: none is said. It has a
+  /// meaning only under `shares`.
+  int block = -1;
   int data_ranks = 1;        ///< number of data ranks if the policy leaves it to the launch
   int optimizer_states = 2;  ///< number of the optimizer's states for each parameter: 2 for AdamW
   /// Bytes of an element of these states, for an optimizer that declares a type for them: 2 for
@@ -52,6 +63,26 @@ struct workload {
 };
 
 }  // namespace plait
+
+namespace plait::planning {
+
+/// Returns a workload with the number of microbatches that the program asks for, in place of the
+/// number of one block of samples.
+///
+/// Errors: input_error if `load` says a block that has no share, or whose share does not divide the
+///         number of microbatches.
+constexpr workload without_block(static_view<int> const& shares, workload load) {
+  if (load.block < 0) return load;
+  if (load.block >= shares.size() || load.microbatches % shares[load.block] != 0)
+    throw input_error({"plan: a workload has ", load.microbatches, " microbatches on block ",
+                       load.block, ", but the policy has ", text_of_shares(shares),
+                       "; write plan::of_block(block, load)"});
+  load.microbatches /= shares[load.block];
+  load.block = -1;
+  return load;
+}
+
+}  // namespace plait::planning
 
 namespace plait::ext {
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -8,7 +9,8 @@
 #include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 #include "plait/layer/value.hpp"
-#include "plait/placement/slice_tree.hpp"
+#include "plait/mesh/blocks.hpp"
+#include "plait/placement/batch_slicing.hpp"
 #include "plait/plan/model/outline.hpp"
 #include "plait/tensor/batch.hpp"
 
@@ -83,20 +85,28 @@ void require_purpose(device_batch<Memory> const& batch, bool trains, Trainer tra
                        "size, measures...)"});
 }
 
-/// Checks, for a plan that sums gradients slice by slice, that the microbatches of a batch are the
-/// slices of the global batch that this rank has to compute. `mine`: the slices of this rank;
-/// `slices`: the number of all slices.
+/// Checks, for a plan that cuts global batches into slices, that the microbatches of a batch are
+/// the slices of the global batch that this rank has to compute. `place`: the block of samples that
+/// this rank has.
 ///
 /// Errors: size_mismatch.
 template <class Memory>
-[[gnu::cold]] void require_slices(device_batch<Memory> const& batch, slice_range mine, int slices,
-                                  std::string const& trainer) {
-  if (batch.slices == slices && batch.first_slice == mine.first && batch.microbatches == mine.count)
+[[gnu::cold]] void require_slices(device_batch<Memory> const& batch, batch_slicing const& how,
+                                  block_place place, std::string const& trainer) {
+  // A batch with another number of microbatches than the shares allow is compared with the next
+  // lower number that they allow.
+  int const asked =
+      how.has_shares() ? std::max(1, batch.microbatches / how.shares[place.number]) : 1;
+  auto const mine = how.of_rank(place.number, place.blocks, asked);
+  if (batch.slices == how.count(place.blocks, asked) && batch.first_slice == mine.first &&
+      batch.microbatches == mine.count)
     return;
   throw size_mismatch(
       {trainer, " got a batch of ", batch.microbatches, " microbatches, beginning with slice ",
-       batch.first_slice, " of ", batch.slices, "; the job is reproducible<", slices,
-       ">, and this rank must compute ", mine.count, " slices, beginning with slice ", mine.first,
+       batch.first_slice, " of ", batch.slices, "; the job ",
+       (how.has_shares() ? concat({"has ", text_of_shares(how.shares)})
+                         : concat({"is reproducible<", how.slices, ">"})),
+       ", and this rank must compute ", mine.count, " slices, beginning with slice ", mine.first,
        "; write plait::batches(data, size, rank) with the rank that the launch passes to the "
        "program"});
 }

@@ -135,6 +135,7 @@ struct plan_numbers {
                               ///< three digits of one number
   lean_vector<model_parameter> parameters{};
   int slices = 0;
+  std::string shares{};  ///< the shares of the data ranks, as a text; "" if they are equal
   std::size_t bucket_bytes = 0;
   int level = 0;  ///< the level of zero<Level>; 0 if the policy does not use zero
   std::uint64_t recomputed =
@@ -149,6 +150,7 @@ template <class Plan>
           100 * Plan::element_bytes + 10 * Plan::parameter_bytes + Plan::gradient_bytes,
           parameters_of_model<Plan>(grid),
           Plan::slices,
+          text_of_shares(Plan::slicing.shares),
           Plan::bucket_bytes,
           int(Plan::cuts_arenas) + int(Plan::rules.sums_blocks()) + int(Plan::rules.keeps_blocks()),
           hash_of(Plan::recomputes)};
@@ -178,6 +180,8 @@ template <class Optimizer>
       "parameter",
       state_bytes_of<Optimizer>());
   mine.add("the slices of reproducible<Slices>", plan.slices);
+  std::string const shares = "the shares of the data ranks";
+  mine.add(shares, hash().add(plan.shares).value());
   mine.add("the least bytes of a bucket of gradients", plan.bucket_bytes);
   mine.add("the level of zero<Level>, or 0", plan.level);
   mine.add("the steps that recompute<...> repeats, as a hash, or 0", plan.recomputed);
@@ -204,7 +208,9 @@ template <class Optimizer>
   std::string const last = "the factors of the parameters";
   mine.add(last, hash_of(factors));
   auto const all = gather.of_all(mine.mine());
-  if (mine.first_difference(all) == last) compare_factors(gather, subject, factors);
+  auto const first = mine.first_difference(all);
+  if (first == shares) compare_text(gather, subject, shares, plan.shares);
+  if (first == last) compare_factors(gather, subject, factors);
   mine.require_equal(gather, all);
   if (plan.slices > 0)
     compare_text(gather, subject,
