@@ -164,7 +164,8 @@ outcome run_part_frozen(settings const& with) {
 }
 TEST(Checkpoints, GoFromEachLevelToEachOther) {
   std::vector<outcome (*)(settings const&)> const all{
-      run_part_frozen<serial>, run_part_frozen<data_parallel<2, zero<2>, buckets<1>>>,
+      run_part_frozen<serial>, run_part_frozen<data_parallel<2, shares<3, 1>>>,
+      run_part_frozen<data_parallel<2, zero<2>, buckets<1>>>,
       run_part_frozen<data_parallel<4, within<2>, zero<3>, buckets<1>>>};
   folder const none("none");
   auto const whole = all[0]({.steps = 3, .saves = {.folder = none.path}});
