@@ -27,9 +27,8 @@ template <class Job>
 plait::workload workload_of(request const& wanted, std::size_t sequence) {
   using plan = typename Job::plan_type;
   int const microbatches = wanted.microbatches > 0 ? wanted.microbatches : plan::stages;
-  auto const pieces = plan::slices > 0 ? std::size_t(plan::slices)
-                                       : std::size_t(plan::grid.size(plait::axis::data)) *
-                                             std::size_t(microbatches);
+  auto const pieces =
+      std::size_t(plan::slicing.count(plan::grid.size(plait::axis::data), microbatches));
   return {.rows = wanted.batch / pieces * sequence,
           .microbatches = plan::slices > 0 ? 1 : microbatches,
           .data_ranks = std::max(1, wanted.data_ranks),
@@ -183,6 +182,7 @@ template <class Size, class Job, class Backend, int Lora = 0>
   job.data_ranks = plan::grid.size(plait::axis::data);
   job.stages = plan::stages;
   job.slices = plan::slices;
+  job.parts = plan::slicing.count(job.data_ranks, 1);
   if (plan::has_recompute) job.recompute = to_string(plan::recompute_policy.what);
   job.lora = Lora;
   job.sequence = Size::sequence;

@@ -216,11 +216,11 @@ inline void check_batch(options const& wanted, entry const& job) {
     return;
   }
   auto const microbatches = wanted.microbatches > 0 ? wanted.microbatches : job.stages;
-  if (wanted.batch % (job.data_ranks * microbatches) != 0)
+  if (wanted.batch % (job.parts * microbatches) != 0)
     throw plait::input_error("--batch " + std::to_string(wanted.batch) +
-                             " cannot be divided equally over " + std::to_string(job.data_ranks) +
-                             " data ranks with " + std::to_string(microbatches) +
-                             " microbatches each");
+                             " cannot be divided equally over " + std::to_string(job.parts) +
+                             (job.parts == job.data_ranks ? " data ranks" : " shares") + " with " +
+                             std::to_string(microbatches) + " microbatches each");
 }
 
 /// Returns the project's own documents and headers, in a fixed order; they are the default training

@@ -122,7 +122,9 @@ struct entry {
   int ranks = 1;
   int data_ranks = 1;  ///< 0: left to the launch
   int stages = 1;
-  int slices = 0;           ///< slices of a reproducible plan; 0: the plan is not reproducible
+  int slices = 0;  ///< slices of a reproducible plan; 0: the plan is not reproducible
+  /// Parts of a batch of which each data rank has one or, under `shares`, as many as its share.
+  int parts = 1;
   std::string recompute{};  ///< the kind of recomputation, if any
   int lora = 0;             ///< the rank of LoRA's matrices; 0: all parameters are trained
   std::size_t sequence = 0;
