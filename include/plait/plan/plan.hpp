@@ -452,10 +452,11 @@ struct plan {
   /// Returns `load`, completed for the rank with the most microbatches.
   static constexpr workload of_greatest(workload const& load) { return completed(as_asked(load)); }
   /// Returns workload::block for a rank: the number of its block of samples if the ranks' blocks
-  /// have different shares, else -1. `of`: the job's mesh; `place`: the coordinates of the rank.
-  static constexpr int block_at([[maybe_unused]] mesh const& of,
-                                [[maybe_unused]] coordinates const& place) {
-    if constexpr (slicing.has_shares()) return block_of(samples, of, place).number;
+  /// have different shares, else -1.
+  template <class Rank>
+  static int block_at([[maybe_unused]] Rank const& rank) {
+    if constexpr (slicing.has_shares())
+      return block_of(samples, rank.grid(), rank.coordinates()).number;
     else return -1;
   }
 

@@ -132,7 +132,7 @@ policy_run run_policy(policy_options const& options, std::size_t samples, std::s
       if (rank.is_root()) out.losses.push_back(loss);
       load = {.rows = batch.rows(),
               .microbatches = batch.microbatches,
-              .block = plan::block_at(rank.grid(), rank.coordinates()),
+              .block = plan::block_at(rank),
               .data_ranks = plan::grid.ranks_at_launch(rank.grid()),
               .gradient_norm = true};
       ++steps;

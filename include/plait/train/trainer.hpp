@@ -209,7 +209,7 @@ class trainer_on {
     for (auto const& batch : all) {
       load = {.rows = batch.rows(),
               .microbatches = batch.microbatches,
-              .block = plan::block_at(of_.rank.grid(), of_.rank.coordinates()),
+              .block = plan::block_at(of_.rank),
               .data_ranks = plan::grid.ranks_at_launch(of_.rank.grid()),
               .optimizer_states = Optimizer::states,
               .state_bytes = state_bytes_of<Optimizer>(),
@@ -304,20 +304,19 @@ class trainer_on {
   /// most memory.
   template <class Batches>
   [[nodiscard]] [[gnu::cold]] std::size_t planned_bytes(Batches const& all) const {
-    return plan::bytes_per_rank(
-        workload{.rows = all.rows(),
-                 .microbatches = all.microbatches(),
-                 .block = plan::block_at(of_.rank.grid(), of_.rank.coordinates()),
-                 .data_ranks = plan::grid.ranks_at_launch(of_.rank.grid()),
-                 .optimizer_states = Optimizer::states,
-                 .state_bytes = state_bytes_of<Optimizer>(),
-                 .optimizer_scratch = of_.executor.scratch_bytes(),
-                 .sample_weights = all.has_weights(),
-                 .documents = all.has_documents(),
-                 .averages = of_.options.average > 0,
-                 .gradient_norm = needs_norm(of_.options),
-                 .stops = of_.hooks.gives_votes(),
-                 .ranked_sums = of_.rank.sums_in_room()});
+    return plan::bytes_per_rank(workload{.rows = all.rows(),
+                                         .microbatches = all.microbatches(),
+                                         .block = plan::block_at(of_.rank),
+                                         .data_ranks = plan::grid.ranks_at_launch(of_.rank.grid()),
+                                         .optimizer_states = Optimizer::states,
+                                         .state_bytes = state_bytes_of<Optimizer>(),
+                                         .optimizer_scratch = of_.executor.scratch_bytes(),
+                                         .sample_weights = all.has_weights(),
+                                         .documents = all.has_documents(),
+                                         .averages = of_.options.average > 0,
+                                         .gradient_norm = needs_norm(of_.options),
+                                         .stops = of_.hooks.gives_votes(),
+                                         .ranked_sums = of_.rank.sums_in_room()});
   }
   /// Returns the number of bytes that this rank has allocated for the memory that the plan lists
   /// and for workspaces of libraries, without batches.

@@ -190,7 +190,7 @@ class trainer_parts {
         [&] {
           return workload{.rows = batch.rows(),
                           .microbatches = batch.microbatches,
-                          .block = plan::block_at(rank.grid(), rank.coordinates()),
+                          .block = plan::block_at(rank),
                           .data_ranks = plan::grid.ranks_at_launch(rank.grid()),
                           .optimizer_states = Optimizer::states,
                           .state_bytes = state_bytes_of<Optimizer>(),
