@@ -16,6 +16,7 @@ void expect_planned_memory(int stage, plait::ext::memory_need const& there,
   auto const planned = Job::plan_type::memory(stage, load);
   EXPECT_EQ(there.parameters, planned.parameters);
   EXPECT_EQ(there.gradients, planned.gradients);
+  EXPECT_EQ(there.pending, planned.pending);
   EXPECT_EQ(there.optimizer, planned.optimizer);
   EXPECT_EQ(there.averages, planned.averages);
   EXPECT_EQ(there.activations, planned.activations);

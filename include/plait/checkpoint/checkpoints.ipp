@@ -122,18 +122,20 @@ PLAIT_DECL void checkpoints::save_as(std::optional<double> value) {
   std::string name;
   auto const begin = [&] { name = folder_->begin(state_->step(), value.has_value()).name; };
   if (!on_root("be written", begin, &name)) return say_problem(state_->step());
+  state_->complete();
   saving_ = std::make_unique<saving>();
   saving_->at = {state_->step(), name, options_.folder / name};
   saving_->value = value;
   try {
     saving_->manifest = manifest_now();
     for (std::size_t kind = 0; kind < copies_.bytes.size(); ++kind)
-      copies_.bytes[kind].resize(state_->count() * copies_.element_bytes[kind]);
+      copies_.bytes[kind].resize(
+          state_->contains(kind) ? state_->count() * copies_.element_bytes[kind] : 0);
   } catch (std::exception const& problem) {  // proceed() tells all ranks about it
     return fail(problem.what());
   }
   for (std::size_t kind = 0; kind < copies_.bytes.size(); ++kind)
-    state_->copy(kind, copies_.bytes[kind].data());
+    if (state_->contains(kind)) state_->copy(kind, copies_.bytes[kind].data());
   run([of = &copies_, now = saving_.get()] { detail::state_writer(*of).write(now->at.path); });
 }
 

@@ -26,7 +26,8 @@ struct rank_copies {
   std::vector<std::string> kinds{}, matrix_kinds{};
   std::vector<std::size_t> element_bytes{};  ///< bytes of an element of each kind
   std::vector<saved_rectangle> rectangles{};
-  std::vector<std::vector<std::byte>> bytes{};  ///< the copy of each kind
+  /// The copy of each kind; empty if the state has no tensors of the kind.
+  std::vector<std::vector<std::byte>> bytes{};
 };
 
 /// Writes the copies of a rank to files. Each rectangle of a parameter becomes a tensor in a file.

@@ -38,7 +38,8 @@ PLAIT_DECL void state_writer::write_kinds(std::filesystem::path const& path, std
     if (each.is_alone && begin > 0) continue;
     if (files.size() <= same) files.resize(same + 1);
     for (std::size_t kind = begin; kind < end; ++kind)
-      if (!name_of({kind, &each}).empty()) files[same].push_back({kind, &each});
+      if (!of_.bytes[kind].empty() && !name_of({kind, &each}).empty())
+        files[same].push_back({kind, &each});
   }
   for (std::size_t i = 0; i < files.size(); ++i) {
     if (files[i].empty()) continue;

@@ -25,9 +25,11 @@ PLAIT_DECL drawing draw_memory(drawn_plan const& of, bool dark) {
   int const x = drawing::margin;
   int y = draw_heading(out, "Memory of a rank", subject_of(of));
   int constexpr parts = 6, bar = 560, swatch = 12;
+  bool has_pending = false;
+  for (auto const& need : of.memory) has_pending = has_pending || need.pending > 0;
   std::array<std::string, parts> const names{
       "parameters",
-      "gradients",
+      has_pending ? "gradients of two steps" : "gradients",
       of.load.averages ? "optimizer and averages" : "optimizer",
       "activations",
       "batches",
@@ -37,7 +39,7 @@ PLAIT_DECL drawing draw_memory(drawn_plan const& of, bool dark) {
   lean_vector<std::array<std::string, parts + 1>> cells;
   std::size_t most = 1;
   for (auto const& need : of.memory) {
-    sizes.push_back({need.parameters, need.gradients, need.optimizer + need.averages,
+    sizes.push_back({need.parameters, need.gradients + need.pending, need.optimizer + need.averages,
                      need.activations, need.batches, need.outputs + need.numbers + need.sums});
     std::array<std::string, parts + 1> line;
     for (std::size_t i = 0; i < parts; ++i) line[i] = with_unit(sizes.back()[i]);

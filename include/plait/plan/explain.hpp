@@ -144,7 +144,7 @@ template <class Plan>
 [[gnu::cold]] std::string explain_stages(workload const& load) {
   text_table table;
   bool const predicts = load.prediction != predicted::nothing;
-  table.add({"stage", "layers", "parameters", "gradients",
+  table.add({"stage", "layers", "parameters", Plan::delays ? "gradients of two steps" : "gradients",
              load.averages ? "optimizer and averages" : "optimizer", "activations", "batches",
              std::string(predicts ? "outputs and numbers" : "numbers") +
                  (load.ranked_sums ? ", room of sums" : ""),
@@ -154,9 +154,9 @@ template <class Plan>
     for (auto const& units : Plan::chunks_of(stage))
       layers += (layers.empty() ? "" : " | ") + layers_of<Plan>(units);
     auto const need = Plan::memory(stage, load);
-    table.add({std::to_string(stage), layers, with_unit(need.parameters), with_unit(need.gradients),
-               with_unit(need.optimizer + need.averages), with_unit(need.activations),
-               with_unit(need.batches),
+    table.add({std::to_string(stage), layers, with_unit(need.parameters),
+               with_unit(need.gradients + need.pending), with_unit(need.optimizer + need.averages),
+               with_unit(need.activations), with_unit(need.batches),
                with_unit(need.outputs + need.numbers) +
                    (load.ranked_sums ? concat({", ", with_unit(need.sums)}) : ""),
                with_unit(need.total())});
@@ -226,12 +226,13 @@ template <class Plan>
 }
 
 /// Returns a table of the buckets of gradients. A bucket is reduced as soon as the backward has run
-/// the layers whose gradients it contains.
+/// the layers whose gradients it contains, or, under delayed<1>, in the next step.
 template <class Plan>
 [[gnu::cold]] std::string explain_buckets(workload const& load) {
   auto const grid = Plan::grid_for(load);
   text_table table;
-  table.add({"stage", "layers", "calls", "bytes of each", "reduced behind the backward of"});
+  table.add({"stage", "layers", "calls", "bytes of each",
+             Plan::delays ? "reduced beside" : "reduced behind the backward of"});
   int rows = 0;
   for (int stage = 0; stage < Plan::stages; ++stage) {
     auto const list = transfers_of<Plan>(stage, load, job_part::training);
@@ -263,7 +264,9 @@ template <class Plan>
            with_unit(Plan::rules.rounds()
                          ? sent_count(Plan::rules.sent, first.elements.count) * sizeof(wire_word)
                          : first.elements.count * Plan::gradient_bytes),
-           is_early ? each : "all layers"});
+           Plan::delays && row->place == transfer_place::gradients ? "the next step"
+           : is_early                                              ? each
+                                                                   : "all layers"});
       ++rows;
     }
   }

@@ -225,6 +225,7 @@ template <class Plan>
   return {Plan::has_copies ? kept * Plan::element_bytes + owned * Plan::parameter_bytes
                            : kept * Plan::parameter_bytes,
           Plan::gradient_arena_for(parameters, grid).total * Plan::gradient_bytes,
+          Plan::delays ? parameters.gradients_at.after_buckets * Plan::gradient_bytes : 0,
           owned * load.bytes_of_states(Plan::parameter_bytes) + load.optimizer_scratch,
           load.averages ? owned * Plan::parameter_bytes : 0,
           Plan::arena_for(stage, load, passes).total_bytes,

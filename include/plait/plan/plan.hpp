@@ -122,6 +122,9 @@ struct plan {
   /// The least number of bytes of a bucket of gradients; 0 if gradients are reduced after all
   /// passes.
   static constexpr std::size_t bucket_bytes = bucket_bytes_of<Policy>;
+  /// True if a step applies the gradients of the step before, which are called pending, see
+  /// `delayed`.
+  static constexpr bool delays = delays_updates_of<Policy>;
   /// True if the optimizer of a rank updates only blocks of the parameters, as under zero<1>.
   static constexpr bool cuts_arenas = !rules.cut_axes().empty();
   /// True if ranks may join and leave while the job runs. This is possible if results have equal
@@ -223,6 +226,10 @@ struct plan {
   static_assert(!rules.has_two_formats,
                 "this plan has two policies whose parameter rules name different forms of "
                 "gradients in `sent`; name the same wire_format in both, or in one of them");
+  static_assert(slices == 0 || !delays,
+                "reproducible<Slices> with delayed<1>: ranks exchange sums of slices out of the "
+                "accumulators in which the next step, or the next generation of an elastic job, "
+                "already adds up its gradients; leave delayed out, or leave reproducible out");
   static_assert(slices == 0 || !planning::sums_over_samples(tree),
                 "reproducible<Slices>: a layer sums over all samples of a microbatch, but ranks "
                 "have different numbers of slices, so a rank with fewer slices would not take part "
@@ -407,8 +414,8 @@ struct plan {
         layout.frozen_count /
         std::size_t(rules.keeps_blocks() ? complete.size(rules.cut_axes()) : 1);
     std::size_t const elements = layout.count() / std::size_t(ranks) + frozen;
-    return elements *
-           (parameter_bytes * (load.averages ? 2 : 1) + load.bytes_of_states(parameter_bytes));
+    return elements * (parameter_bytes * (load.averages ? 2 : 1) +
+                       load.bytes_of_states(parameter_bytes) + (delays ? gradient_bytes : 0));
   }
 
   /// Returns the mesh with all its sizes. A size that is set at launch is taken from `load`.
@@ -516,6 +523,10 @@ struct plan {
   static constexpr bool sums_over_samples = planning::sums_over_samples(tree);
   static constexpr bool has_frozen = count_tensors(code, entries, one_if_frozen) > 0;
   static constexpr bool has_buffers = count_tensors(code, entries, one_if_buffer) > 0;
+  static_assert(!delays || !has_buffers,
+                "data_parallel<..., delayed<1>>: a layer has buffers, such as the running mean of "
+                "nn::batch_norm; their new values are reduced with the gradients and would be a "
+                "step late, too; use a layer without buffers, or leave delayed out");
 
   /// Returns the blocks of parameters that a rank of a stage has, in the order of the layers.
   ///

@@ -214,9 +214,40 @@ struct shares {
   static constexpr std::array<int, sizeof...(Shares)> of_ranks{Shares...};
 };
 
+/// Makes each step apply the gradients of the step before. The reduction of these gradients then
+/// runs beside all passes of the step, which do not need its result, so a slow link costs time only
+/// if the reduction takes longer than a whole step computes. The result is the result of a serial
+/// program with the same delay: `data_parallel<1, delayed<1>>` computes it on one rank.
+///
+/// The first step updates nothing. Where a program reads parameters, and at
+/// `trainer.after_steps()`, the trainer first applies the gradients that are still pending.
+/// `step_report::gradient_step` is the step of the applied gradients.
+///
+/// Moves:  the bytes of the policy without this option.
+/// Memory: a second arena of gradients. The gradients of a step are copied to it at the end of the
+///         step.
+/// Source: Narayanan et al., "Memory-efficient pipeline-parallel DNN training", ICML 2021, section
+///         3.1: PipeDream-2BW, which also delays updates by one step.
+///
+/// Example (tests/reference/names_in_use_test.cpp delayed):
+///     struct beside_a_step
+///         : plait::parallel<objective, plait::data_parallel<4, plait::delayed<1>>> {};
+template <int Steps>
+struct delayed {
+  static_assert(Steps == 1,
+                "delayed<Steps>: Steps is not 1; write delayed<1>, with which a step applies the "
+                "gradients of the step before, or leave delayed out");
+  static constexpr int delayed_steps = Steps;
+};
+
 }  // namespace plait
 
 namespace plait::detail {
+
+template <class Option>
+concept is_delay = requires {
+  { Option::delayed_steps } -> std::convertible_to<int>;
+};
 
 template <class Option>
 concept is_neighbourhood = requires {
@@ -231,7 +262,7 @@ inline constexpr bool says_shares<shares<Shares...>> = true;
 template <class Option>
 inline constexpr bool is_data_option =
     ext::data_sharding<Option> || ext::bucket_size<Option> || is_neighbourhood<Option> ||
-    ext::gradient_compression<Option> || says_shares<Option>;
+    ext::gradient_compression<Option> || says_shares<Option> || is_delay<Option>;
 
 /// The first type in `Options` for which `Fits` is true, or `Usual` if there is none.
 template <template <class> class Fits, class Usual, class... Options>
@@ -251,6 +282,8 @@ template <class Option>
 struct is_within : std::bool_constant<is_neighbourhood<Option>> {};
 template <class Option>
 struct is_shares : std::bool_constant<says_shares<Option>> {};
+template <class Option>
+struct is_delayed : std::bool_constant<is_delay<Option>> {};
 
 template <class Option>
 inline constexpr bool is_at_end = std::is_same_v<Option, buckets<at_end>>;
@@ -260,12 +293,20 @@ inline constexpr bool sums_blocks = [] {
     return Option::parameters.summed == shard<dim::elements>;
   else return false;
 }();
+template <class Option>
+inline constexpr bool keeps_blocks_of = [] {
+  if constexpr (ext::data_sharding<Option>) return Option::parameters.kept == shard<dim::elements>;
+  else return false;
+}();
 
 struct no_neighbours {
   static constexpr int neighbours = 0;
 };
 struct uncompressed {
   static constexpr ext::wire_format sent = ext::wire_format::unrounded;
+};
+struct not_delayed {
+  static constexpr int delayed_steps = 0;
 };
 
 /// The options of data_parallel, each written or by default. The axes of data_parallel take this
@@ -289,6 +330,8 @@ struct data_options {
   static constexpr ext::static_view<int> shares{
       option_or<is_shares, plait::shares<>, Options...>::type::of_ranks.data(),
       int(option_or<is_shares, plait::shares<>, Options...>::type::of_ranks.size())};
+  static constexpr int delayed_steps =
+      option_or<is_delayed, not_delayed, Options...>::type::delayed_steps;
 };
 
 /// The policy for the data axis that data_parallel<Ranks, ...> adds to the mesh. `Options`: the
@@ -302,6 +345,7 @@ struct data_axis {
   static constexpr ext::parameter_rule parameters = Options::parameters;
   static constexpr std::size_t bucket_bytes = Options::buckets::bucket_bytes;
   static constexpr ext::static_view<int> shares = Options::shares;
+  static constexpr int delayed_steps = Options::delayed_steps;
 };
 /// The policy for the replica axis that data_parallel adds to the mesh if it has the option
 /// `within`. Ranks along this axis belong to different groups: all groups have the same parameters
@@ -337,7 +381,7 @@ namespace plait {
 
 /// Gives each of `Ranks` ranks an equal slice of the batch and sums their gradients, as DDP does.
 /// `Options`, in any order: `unsharded` or `zero<1>` to `zero<3>`, `within<...>`, `buckets<...>`,
-/// `compressed<...>`, and `shares<...>`, with which the slices differ.
+/// `compressed<...>`, `delayed<1>`, and `shares<...>`, with which the slices differ.
 ///
 /// Moves: one all_reduce of the gradients per step, 2N(p-1)/p bytes for N bytes of parameters,
 ///        bucket by bucket while the backward runs; see `zero` for the bytes that zero<Level>
@@ -355,8 +399,8 @@ struct data_parallel : detail::data_axes<Ranks, detail::data_options<Options...>
   static_assert(
       (detail::is_data_option<Options> && ...),
       "data_parallel<Ranks, Options...>: an argument is not an option; the options are unsharded "
-      "or zero<Level>, within<Neighbours>, buckets<4_MiB> or buckets<at_end>, "
-      "compressed<bfloat16> or compressed<float8>, and shares<3, 1>");
+      "or zero<Level>, within<Neighbours>, buckets<4_MiB> or buckets<at_end>, compressed<bfloat16> "
+      "or compressed<float8>, shares<3, 1>, and delayed<1>");
   static_assert((0 + ... + int(ext::data_sharding<Options>)) <= 1,
                 "data_parallel<Ranks, Options...>: two options set how state is cut; write one of "
                 "unsharded and zero<Level>, once");
@@ -380,6 +424,13 @@ struct data_parallel : detail::data_axes<Ranks, detail::data_options<Options...>
                     detail::data_options<Options...>::shares.size() == Ranks,
                 "data_parallel<Ranks, shares<...>>: the number of shares is not Ranks; write one "
                 "share for each data rank, as in data_parallel<2, shares<3, 1>>");
+  static_assert((0 + ... + int(detail::is_delay<Options>)) <= 1,
+                "data_parallel<Ranks, Options...>: two options delay the update; write delayed<1> "
+                "once");
+  static_assert(!(detail::is_delay<Options> || ...) || !(detail::keeps_blocks_of<Options> || ...),
+                "data_parallel<Ranks, zero<3>, delayed<1>>: zero<3> gathers parameters and sums "
+                "gradients within all passes, so almost nothing is left to run beside a later "
+                "step; write zero<1> or zero<2>, or leave delayed out");
   /// True if `Options` contains `buckets<...>`.
   static constexpr bool says_buckets = (ext::bucket_size<Options> || ...);
   static_assert(!(detail::is_at_end<Options> || ...) || !(detail::sums_blocks<Options> || ...),

@@ -224,6 +224,14 @@ constexpr std::size_t least_bucket_bytes() {
   else return plait::ext::usual_bucket_bytes;
 }
 
+/// Returns true if a step applies the gradients of the step before, see `delayed`.
+template <class P>
+constexpr bool delays_updates() {
+  using data = typename policy_traits<P>::template along<axis::data>;
+  if constexpr (requires { data::delayed_steps; }) return data::delayed_steps > 0;
+  else return false;
+}
+
 template <class>
 inline constexpr int ranks_of_data_parallel = 0;
 template <int Ranks, class... Options>
@@ -276,6 +284,10 @@ inline constexpr recompute_rule recompute_rule_of = detail::rules_of<P>().recomp
 /// The least number of bytes in a bucket of gradients; 0 if gradients are reduced after all passes.
 template <class P>
 inline constexpr std::size_t bucket_bytes_of = detail::least_bucket_bytes<P>();
+
+/// True if a step applies the gradients of the step before, see `delayed`.
+template <class P>
+inline constexpr bool delays_updates_of = detail::delays_updates<P>();
 
 /// The policy for the axis `Which`: P itself, or a policy that P contains; `serial` if there is
 /// none.

@@ -178,7 +178,8 @@ class prediction {
         case operation_kind::total:
         case operation_kind::square:
         case operation_kind::clip:
-        case operation_kind::update: planning::refuse_operation(now.what, "a prediction");
+        case operation_kind::update:
+        case operation_kind::hand_over: planning::refuse_operation(now.what, "a prediction");
       }
     }
     void transfer(transfer_runner<Rank> const& transfers, program_operation const& now) const {

@@ -218,7 +218,8 @@ void export_work<Store, Rank, T>::compute(program_operation const& now) {
     case operation_kind::total:
     case operation_kind::square:
     case operation_kind::clip:
-    case operation_kind::update: planning::refuse_operation(now.what, "an export");
+    case operation_kind::update:
+    case operation_kind::hand_over: planning::refuse_operation(now.what, "an export");
   }
 }
 

@@ -122,6 +122,11 @@ gradients<Job, reduced_placement<Job>> reduce_gradients(Rank& rank, gradients<Jo
       !plan::rules.rounds(),
       "reduce_gradients<Job>: the job has compressed gradients, for whose exchange only a trainer "
       "has memory; call trainer.gradients_of(batch), or leave compressed out");
+  static_assert(
+      !plan::delays,
+      "reduce_gradients<Job>: the job has delayed<1>, whose steps reduce the gradients that a "
+      "trainer has kept from the step before; call trainer.gradients_of(batch), or leave delayed "
+      "out");
   auto const layout = plan::parameter_layout_for(rank.stage(), rank.grid());
   gradient_reduction<typename Job::gradient_element, Rank, plan::grid.world_size() != 1> const work{
       rank, mine.data, plan::entries.view(), plan::rules, layout};

@@ -116,26 +116,28 @@ class trainer_on {
     auto const mine = of_.calls();
     of_.hooks.before_step([&](int signal) { of_.hooks.at_end(signal, of_.report_before()); });
     caught_signal::ends_waits here(of_.options.stop != nullptr);
-    auto with = of_.begin(batch, trainer_program::whole_step);
-    auto& program = of_.executor.passes.program(trainer_program::whole_step);
+    auto const what = of_.program_of_step();
+    auto with = of_.begin(batch, what);
+    auto& program = of_.executor.passes.program(what);
     with.frame.watch = of_.step_watch;
     // All conditions have the same value on all ranks. This is necessary, because a recorded
     // collective on one rank must not meet an unrecorded collective on another rank.
-    if (of_.options.replay && batch.description != nullptr && batch.missing_samples == 0 &&
-        of_.step_watch == nullptr)
+    if (of_.options.replay && what == trainer_program::whole_step && batch.description != nullptr &&
+        batch.missing_samples == 0 && of_.step_watch == nullptr)
       of_.rank.device().replay(of_.executor.passes.recorded(batch.description->number),
                                [&] { of_.executor.run(program, with); });
     else of_.executor.run(program, with);
     numbers& now = of_.executor.read_numbers();
     if (std::isnan(now.gradient_scale)) ++now.skipped;  // the update was left out
     auto report = report_of<terms>(now, of_.held.step);
+    report.gradient_step = of_.applied_step();
     report.waited = batch.waited;
     here.end();  // from here on, signals no longer end waits, because hooks may wait for files
     if (of_.step_watch != nullptr) of_.step_watch->recorder->end_step(report.step);
     if (of_.options.on_not_finite == trainer_options::not_finite::stop &&
         !(std::isfinite(report.loss) && std::isfinite(report.gradient_norm)))
       of_.end_at_nan(batch, report);
-    of_.held.advance(now);
+    of_.advance(now, what, report);
     of_.hooks.after_step();
     if (now.stop != 0)
       of_.hooks.between_steps({now.stop, report, of_.gather_numbers(),
@@ -161,23 +163,26 @@ class trainer_on {
                       of_.hooks.gives_votes() || of_.rank.world_size() == 1);
   }
   /// Ends the job with work_failed if work between the steps has failed on a rank after the last
-  /// step, when no later step informs the other ranks. All ranks call this function after the last
-  /// step.
+  /// step, when no later step informs the other ranks. Under delayed<1> it first applies the
+  /// gradients of the last step. All ranks call this function after the last step.
   ///
-  /// Moves: one sum over all ranks.
+  /// Moves: one sum over all ranks; under delayed<1> also what the update of a step moves.
   void after_steps() {
     auto const mine = of_.calls();
+    of_.apply_pending();
     of_.side_work.end_if_failed(of_.gather_numbers(), of_.report_before());
   }
 
   /// Computes the gradients of a global batch, by forward, backward and reduction, without an
   /// update. The gradients stay in the arena until the next call that trains; export_gradients()
-  /// reads them.
+  /// reads them. Under delayed<1>, the gradients of the last step are applied first.
   step_report gradients_of(given_batch batch) {
     auto const mine = of_.calls();
     auto with = of_.begin(batch, trainer_program::only_gradients);
     of_.executor.run(of_.executor.passes.program(trainer_program::only_gradients), with);
-    return of_.read_report();
+    auto const report = of_.read_report();
+    of_.set_pending_sums(false);
+    return report;
   }
 
   /// Returns the loss of a global batch. The forward runs without dropout, and no gradients are
@@ -244,6 +249,7 @@ class trainer_on {
   template <class Sink>
   void export_parameters(Sink sink) {
     auto const mine = of_.calls();
+    of_.apply_pending();
     of_.averaged.gather_parameters();
     export_tensors<plan>(of_.rank, of_.store, of_.store.parameters(), false, sink);
   }
@@ -252,7 +258,8 @@ class trainer_on {
   template <class Sink>
   void export_gradients(Sink sink) {
     auto const mine = of_.calls();
-    export_tensors<plan>(of_.rank, of_.store, of_.store.gradients(), true, sink);
+    of_.reduce_pending();
+    export_tensors<plan>(of_.rank, of_.store, of_.executor.applied_gradients(), true, sink);
   }
   /// Returns the names and shapes of all parameters of the model, without padding, in the order of
   /// the layers.
@@ -277,9 +284,14 @@ class trainer_on {
   }
 
   /// Returns the state of this rank, which plait/checkpoint saves and restores. The trainer
-  /// outlives the returned object.
+  /// outlives the returned object. Under delayed<1> all ranks call this function, which completes
+  /// the reduction of the pending gradients.
   [[nodiscard]] [[gnu::cold]] std::unique_ptr<saved_state> state() {
     of_.averaged.require_parameters("state");
+    if constexpr (plan::delays) {
+      auto const mine = of_.calls();
+      of_.reduce_pending();
+    }
     return std::make_unique<trainer_state<parts_type>>(of_);
   }
 
@@ -296,6 +308,10 @@ class trainer_on {
   ///         with_ema.
   template <class Body>
   decltype(auto) with_ema(Body&& body) {
+    if constexpr (plan::delays) {
+      auto const mine = of_.calls();
+      of_.apply_pending();
+    }
     auto const in_place = of_.averaged.in_place();
     return std::forward<Body>(body)();
   }

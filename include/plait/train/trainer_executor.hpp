@@ -82,7 +82,7 @@ class trainer_executor {
         exchange_(on, store.gradients_layout(), store.gradients()),
         passes(on, store,
                {.clips = needs_norm(options),
-                .checks_loss = options.on_not_finite != trainer_options::not_finite::train_on,
+                .checks_loss = checks_loss(options),
                 .masks_loss = hooks.gives_votes()}) {}
   trainer_executor(trainer_executor const&) = delete;
   trainer_executor& operator=(trainer_executor const&) = delete;
@@ -94,6 +94,12 @@ class trainer_executor {
   [[nodiscard]] std::size_t numbers_bytes() const { return memory_.bytes() + rounding_.bytes(); }
   /// Returns the number of bytes of the memory in which a matrix_optimizer updates a matrix.
   [[nodiscard]] std::size_t scratch_bytes() const { return scratch_.size(); }
+  /// Returns the arena on which the transfers `gradients`, the norm and the update work: the
+  /// pending gradients if updates are delayed, otherwise the gradients of the step.
+  [[nodiscard]] auto* applied_gradients() const {
+    if constexpr (plan::delays) return store_.pending();
+    else return store_.gradients();
+  }
 
   /// Cuts the blocks that the optimizer updates into blocks whose states have the same age, and for
   /// a matrix_optimizer into whole matrices and the blocks between them.
@@ -140,6 +146,34 @@ class trainer_executor {
     rank_.device().download(memory_.numbers(), &last_read_, sizeof last_read_);
     rank_.device().synchronize();  // the host reads the numbers
     return last_read_;
+  }
+  /// Uploads the numbers of an update without a batch. The arguments are the arguments of upload().
+  [[gnu::cold]] void upload_of_update(std::int64_t step, std::uint32_t skipped,
+                                      std::int64_t oldest) {
+    numbers_type now;
+    now.skipped = skipped;
+    now.step = static_cast<std::uint32_t>(step);
+    now.optimizer = rule_.numbers_of(oldest, rate_at(options_, step));
+    rank_.device().upload(&now, memory_.numbers(), sizeof now);
+    if (!younger_.empty()) upload_of_younger(step, oldest);
+    rank_.device().synchronize();  // `now` is a local variable
+  }
+  /// Runs a program without passes that reduces or applies pending gradients.
+  [[gnu::cold]] void run_pending(step_executor<Rank>& program) {
+    for (auto const& reached : program) {
+      auto const& now = reached.now;
+      if constexpr (plan::grid.world_size() != 1) {
+        auto const& transfers = program.transfers();
+        if (now.row >= 0 && transfers.row(now.row).what.place == transfer_place::norm_partials)
+          transfers.sum(now.row, memory_.norm_partials().data());
+        else if (now.row >= 0) sum(transfers, now, applied_gradients());
+      }
+      if (now.what == operation_kind::square)
+        square_gradients(rank_, reduced(), memory_.squared(), memory_.norm_partials());
+      else if (now.what == operation_kind::clip) clip();
+      else if (now.what == operation_kind::update) update();
+    }
+    rank_.device().synchronize();  // the next program assumes that no stream is working
   }
   /// Updates the parameters of this rank in a step that other ranks have already completed. This
   /// rank has the reduced gradients of the step in its arena, and `last` contains the numbers of
@@ -196,6 +230,7 @@ class trainer_executor {
         return square_gradients(rank_, reduced(), memory_.squared(), memory_.norm_partials());
       case operation_kind::clip: return clip();
       case operation_kind::update: return update();
+      case operation_kind::hand_over: return hand_over();
       case operation_kind::clear: return slices_.clear(rank_);
       case operation_kind::total: return sums_.total_loss(queue());
       case operation_kind::send:
@@ -236,7 +271,7 @@ class trainer_executor {
           if (row.moves == collective::all_to_all) return slices_.exchange(transfers, now);
           return transfers.run(now, store_.gradients());
         case transfer_place::ties: return transfers.run(now, store_.gradients());
-        case transfer_place::gradients: return sum(transfers, now, store_.gradients());
+        case transfer_place::gradients: return sum(transfers, now, applied_gradients());
         case transfer_place::consistency:
         case transfer_place::forward:  // these transfers run within the layers of a pass
         case transfer_place::recompute:
@@ -300,7 +335,23 @@ class trainer_executor {
   [[nodiscard]] auto queue() const { return rank_.device().on(stream::compute); }
   [[nodiscard]] gradients<Job, partial> summands() const { return {store_.gradients()}; }
   [[nodiscard]] gradients<Job, reduced_placement<Job>> reduced() const {
-    return {store_.gradients()};
+    return {applied_gradients()};
+  }
+
+  /// Returns true if a step checks its own loss before the update. If updates are delayed, the loss
+  /// of a step says nothing about the gradients that the step applies. A job that ends at a loss
+  /// that is not finite still checks the loss, because it ends with the parameters of that step.
+  static bool checks_loss(trainer_options const& of) {
+    using enum trainer_options::not_finite;
+    return plan::delays ? of.on_not_finite == stop : of.on_not_finite != train_on;
+  }
+
+  /// If updates are delayed, copies the gradients of this step to the arena of pending gradients. A
+  /// copy keeps all addresses as they are, so that a device can replay a recorded step.
+  void hand_over() const {
+    if constexpr (plan::delays)
+      queue().copy_bytes(store_.gradients(), store_.pending(),
+                         store_.pending_count() * sizeof(typename Job::gradient_element));
   }
 
   /// Carries out a row that sums gradients over ranks. `data`: the arena to which the row's offset
@@ -354,7 +405,7 @@ class trainer_executor {
       queue().clip(squares.data(), squares.size(),
                    options_.clip > 0 ? options_.clip : number_ranges::infinite, &now->gradient_norm,
                    &now->gradient_scale);
-    if (options_.on_not_finite != trainer_options::not_finite::train_on)
+    if (checks_loss(options_))
       for (auto const& term : now->loss)
         queue().check_finite(&term, &now->gradient_norm, &now->gradient_scale);
     hooks_.before_update(&now->stop);

@@ -159,6 +159,7 @@ class trainer_parts {
   /// Returns the model's outputs for a batch; see trainer_on::predict.
   std::span<typename Job::element const> predict(batch_type const& batch, predicted which) {
     check(batch, false);
+    apply_pending();
     averaged.gather_parameters();
     auto& ready = passes_for(batch, false);
     auto frame =
@@ -171,7 +172,9 @@ class trainer_parts {
   /// Returns the report of the last step, or nullopt; see trainer_on::last_report.
   [[nodiscard]] std::optional<step_report> last_report() const {
     if (held.step == held.origin.step) return std::nullopt;
-    return report_of<terms>(held.last, held.step - 1);
+    auto report = report_of<terms>(held.last, held.step - 1);
+    if constexpr (plan::delays) report.gradient_step = pending_.last_applied;
+    return report;
   }
   /// Returns last_report(), or a report that contains only the number of the last step if
   /// last_report() is nullopt.
@@ -209,14 +212,75 @@ class trainer_parts {
       require_slices(batch, plan::slicing, block_of(plan::samples, rank.grid(), rank.coordinates()),
                      name());
     check(batch, trains);
-    if (trains) averaged.begin_step(what == trainer_program::whole_step);
+    if (what >= trainer_program::only_gradients) apply_pending();
+    if (trains) averaged.begin_step(updates(what));
     else averaged.gather_parameters();
     auto& ready = passes_for(batch, trains);
     if (trains) held.is_ready = false;
     executor.upload(batch, held.step, held.last.skipped, held.ages.oldest());
-    return executor.frame_of(ready, batch, context_for(batch, trains),
-                             what == trainer_program::whole_step);
+    return executor.frame_of(ready, batch, context_for(batch, trains), updates(what));
   }
+  /// Returns the program of the next step.
+  [[nodiscard]] trainer_program program_of_step() const {
+    if constexpr (plan::delays) {
+      if (!pending_.are_due) return trainer_program::first_step;
+      if (pending_.are_sums) return trainer_program::step_of_sums;
+    }
+    return trainer_program::whole_step;
+  }
+  /// Advances past a completed step, whose program was `what`, and completes the report of the
+  /// step. If updates are delayed, the gradients of the step are pending now. If their loss is not
+  /// finite and such steps are skipped, they are dropped; the loss is a sum over all ranks, so all
+  /// ranks decide alike.
+  void advance(numbers& now, trainer_program what, step_report& report) {
+    if constexpr (plan::delays) {
+      bool const drops =
+          options.on_not_finite == trainer_options::not_finite::skip && !std::isfinite(report.loss);
+      if (drops) ++now.skipped;
+      report.skipped = now.skipped;
+      pending_ = {.are_due = !drops, .are_sums = false, .last_applied = report.gradient_step};
+      held.advance(now, updates(what));
+    } else {
+      held.advance(now);
+    }
+  }
+  /// Returns the number of the step whose gradients the next step applies: the next step itself or,
+  /// if updates are delayed, the step before it; -1 if no gradients are pending.
+  [[nodiscard]] std::int64_t applied_step() const {
+    if constexpr (plan::delays) return pending_.are_due ? held.step - 1 : -1;
+    else return held.step;
+  }
+  /// If updates are delayed, applies the pending gradients now, with the learning rate of the next
+  /// step, which then has nothing to apply. All ranks call this function.
+  ///
+  /// Moves:  the transfers of a step that reduce gradients, unless this has been done before, and
+  ///         the sums of squares.
+  /// Errors: not_finite_error, on all ranks, if the norm of the gradients is not finite and the job
+  ///         ends at such steps.
+  void apply_pending() {
+    if constexpr (plan::delays)
+      if (pending_.are_due) apply_pending_now();
+  }
+  /// If updates are delayed, completes the reduction of the pending gradients, without applying
+  /// them. All ranks call this function.
+  ///
+  /// Moves: the transfers of a step that reduce gradients, unless this has been done before.
+  [[gnu::cold]] void reduce_pending() {
+    if constexpr (plan::delays) {
+      if (pending_.are_sums) return;
+      auto program = executor.passes.pending_program(false, false);
+      executor.run_pending(program);
+      pending_.are_sums = true;
+    }
+  }
+  /// Marks the contents of the arena of pending gradients as reduced. `are_due`: true if the next
+  /// step applies them.
+  void set_pending_sums(bool are_due) {
+    pending_.are_due = are_due;
+    pending_.are_sums = true;
+  }
+  /// Returns true if gradients are pending, which a checkpoint has to contain.
+  [[nodiscard]] bool has_pending() const { return pending_.are_due; }
   /// Runs a program on a batch and returns its numbers.
   numbers const& run(batch_type const& batch, trainer_program what) {
     auto with = begin(batch, what);
@@ -254,6 +318,7 @@ class trainer_parts {
     averaged.require_parameters("import_parameters");
     if (generation_.is_held()) return;
     auto const mine = calls();
+    apply_pending();
     start_anew(compare_imported<plan>(gather_numbers(), name(), load(), extent));
   }
   /// Sets the ages of the optimizer's states. `age_of(parameter)` returns the number of updates
@@ -298,6 +363,30 @@ class trainer_parts {
   forward_watch* step_watch = nullptr;  ///< shows the values of each step; null: none
 
  private:
+  /// The state of the arena of pending gradients, if updates are delayed.
+  struct pending_state {
+    bool are_due = false;            ///< true if the next step applies the gradients in the arena
+    bool are_sums = true;            ///< true if they have been reduced
+    std::int64_t last_applied = -1;  ///< the step whose gradients the last step has applied
+  };
+
+  [[gnu::cold]] void apply_pending_now() {
+    averaged.begin_step(true);
+    executor.upload_of_update(held.step, held.last.skipped, held.ages.oldest());
+    auto program = executor.passes.pending_program(pending_.are_sums, true);
+    executor.run_pending(program);
+    numbers const& now = executor.read_numbers();
+    pending_.are_due = false;
+    pending_.are_sums = true;
+    if (!std::isnan(now.gradient_scale)) return held.ages.advance();
+    ++held.last.skipped;
+    if (options.on_not_finite == trainer_options::not_finite::stop)
+      throw not_finite_error(
+          {name(), ": the norm of the gradients of step ", held.step - 1,
+           " is not finite; they have not changed the weights; to skip such gradients, set "
+           ".on_not_finite = trainer_options::not_finite::skip"});
+  }
+
   /// Returns the name of the trainer, with which messages begin.
   [[nodiscard]] [[gnu::cold]] std::string name() const { return concat({"trainer ", number_}); }
   [[nodiscard]] [[gnu::cold]] std::string name_on_rank() const {
@@ -346,6 +435,7 @@ class trainer_parts {
 
   prediction<Job, Rank> outputs_;
   compared_batches compared_{};
+  pending_state pending_{};
   std::string measures_{};  ///< the names of the measures of the last evaluation
 };
 

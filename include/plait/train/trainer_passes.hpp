@@ -27,6 +27,8 @@ namespace plait::execution {
 /// The programs that a trainer runs on a batch.
 enum class trainer_program : int {
   whole_step,
+  first_step,    ///< with delayed updates: a step that has no pending gradients to apply
+  step_of_sums,  ///< with delayed updates: a step whose pending gradients have been reduced before
   only_gradients,
   only_loss,
   measured_loss,  ///< computes the loss, and the outputs that measures need
@@ -34,6 +36,11 @@ enum class trainer_program : int {
   outputs_of_rank,
   outputs_of_all
 };
+
+/// Returns true if a program updates parameters.
+[[nodiscard]] constexpr bool updates(trainer_program which) {
+  return which == trainer_program::whole_step || which == trainer_program::step_of_sums;
+}
 
 /// The number of enumerators of `trainer_program`.
 inline constexpr int trainer_programs = int(trainer_program::outputs_of_all) + 1;
@@ -104,6 +111,17 @@ class trainer_passes {
     if (!made) made.emplace(make_program(which, here.passes->load()));
     return *made;
   }
+  /// Returns a program without passes for pending gradients. `sums`: true if they have been reduced
+  /// before; `updates`: true if the program applies them.
+  [[nodiscard]] [[gnu::cold]] step_executor<Rank> pending_program(bool sums, bool updates) const {
+    program_shape shape;
+    shape.updates = updates;
+    shape.clips = updates && step_.clips;
+    shape.checks_loss = step_.checks_loss;
+    if (sums) shape.reduces = delayed_reduction::nothing;
+    auto const list = transfers_on<plan>(rank_, {.gradient_norm = shape.clips}, job_part::training);
+    return {rank_, list, program_of_pending<plan>(rank_.grid(), list, rank_.stage(), shape)};
+  }
   /// Returns the program of an evaluation with measures. `load` contains the number of sums of the
   /// measures.
   [[nodiscard]] [[gnu::cold]] step_executor<Rank> measured_program(workload const& load) const {
@@ -159,7 +177,10 @@ class trainer_passes {
     bool const trains = which <= trainer_program::only_gradients;
     auto& here = trains ? training_ : evaluation_;
     program_shape shape;
-    if (which == trainer_program::whole_step) shape = step_, shape.updates = true;
+    if (which < trainer_program::only_gradients) shape = step_, shape.updates = updates(which);
+    if (!shape.updates) shape.clips = false;
+    if (which == trainer_program::only_gradients) shape.reduces = delayed_reduction::of_this_step;
+    else if (which != trainer_program::whole_step) shape.reduces = delayed_reduction::nothing;
     shape.counts = which != trainer_program::only_forward;
     load.gradient_norm = shape.clips;
     load.stops = shape.masks_loss;

@@ -44,6 +44,7 @@ class trainer_state final : public saved_state {
   using plan = typename Parts::job_type::plan_type;
   using element = typename Parts::job_type::parameter_element;
   using state_element = typename Parts::elements::state_element;
+  using gradient_element = typename Parts::elements::gradient_element;
   using rule_type = decltype(Parts::rule);
 
  public:
@@ -55,6 +56,7 @@ class trainer_state final : public saved_state {
     // memory for averages is not the same on all ranks: a rank whose stage trains nothing has no
     // such memory.
     if (of.options.average > 0) kinds_.push_back(".average");
+    if constexpr (plan::delays) kinds_.push_back(".pending_gradient");
     matrix_kinds_ = kinds_;
     if constexpr (matrix_optimizer<rule_type>)
       rule_type::whole_matrices::template name_states<rule_type>(matrix_kinds_);
@@ -79,6 +81,7 @@ class trainer_state final : public saved_state {
     plait::execution::refuse_joining_ranks(of_.rank.generation(), wrong);
   }
   [[nodiscard]] std::size_t element_bytes(std::size_t kind) const override {
+    if (is_pending(kind)) return sizeof(gradient_element);
     return is_state(kind) ? sizeof(state_element) : sizeof(element);
   }
   [[nodiscard]] std::vector<std::pair<std::string, std::string>> settings() const override {
@@ -93,7 +96,7 @@ class trainer_state final : public saved_state {
       auto const& entry = plan::entries[parameter.entry];
       auto const& kinds = kinds_of(parameter);
       for (std::size_t kind = 0; kind < (entry.has_gradient() ? kinds.size() : 1); ++kind)
-        if (kind == 0 || !kinds[kind].empty())
+        if (kind == 0 || (!kinds[kind].empty() && contains(kind)))
           out.push_back({parameter.name + kinds[kind], entry.info.unpadded()});
     }
     return out;
@@ -113,6 +116,15 @@ class trainer_state final : public saved_state {
     return out;
   }
 
+  [[gnu::cold]] void complete() override {
+    if constexpr (plan::delays) {
+      auto const mine = of_.calls();
+      of_.reduce_pending();
+    }
+  }
+  [[nodiscard]] bool contains(std::size_t kind) const override {
+    return !is_pending(kind) || of_.has_pending();
+  }
   [[nodiscard]] std::vector<std::string> const& kinds() const override { return kinds_; }
   [[nodiscard]] std::vector<std::string> const& matrix_kinds() const override {
     return matrix_kinds_;
@@ -169,6 +181,7 @@ class trainer_state final : public saved_state {
     of_.rank.device().synchronize();
     if (kind == 0) restore_parameters(from);
     else restore_owned(kind, from);
+    if (is_pending(kind)) of_.set_pending_sums(has_pending(from));
     of_.rank.device().synchronize();
   }
   [[gnu::cold]] void import_parameters(state_source& from) override {
@@ -253,11 +266,16 @@ class trainer_state final : public saved_state {
     return is_matrix(parameter) ? matrix_kinds_ : kinds_;
   }
   static bool is_state(std::size_t kind) { return kind > 0 && kind <= states; }
+  [[nodiscard]] bool is_pending(std::size_t kind) const {
+    return plan::delays && kind + 1 == kinds_.size();
+  }
   /// Returns the address, on the device, of a block's elements of a kind.
   [[nodiscard]] std::byte* data_of(std::size_t kind, owned_block const& block) const {
     if (is_state(kind))
       return reinterpret_cast<std::byte*>(of_.store.state_of(block) +
                                           (kind - 1) * of_.store.owned_count());
+    if (is_pending(kind))
+      return reinterpret_cast<std::byte*>(of_.store.pending() + block.gradients_at);
     return reinterpret_cast<std::byte*>(kind == 0 ? of_.store.parameters_of(block)
                                                   : of_.averaged.data_of(block));
   }
@@ -279,15 +297,30 @@ class trainer_state final : public saved_state {
   /// Uploads the values of a block of a kind, in the kind's type on the device.
   void upload(std::size_t kind, std::vector<element> const& values, owned_block const& block) {
     auto* const to = data_of(kind, block);
-    if constexpr (!std::is_same_v<element, state_element>)
-      if (is_state(kind)) {
-        lean_vector<state_element> rounded(values.size());
-        for (std::size_t i = 0; i < values.size(); ++i)
-          rounded[i] = static_cast<state_element>(values[i]);
-        of_.rank.device().upload(rounded.data(), to, rounded.size() * sizeof(state_element));
-        return;
-      }
-    of_.rank.device().upload(values.data(), to, values.size() * sizeof(element));
+    if (is_state(kind)) upload_as<state_element>(values, to);
+    else if (is_pending(kind)) upload_as<gradient_element>(values, to);
+    else upload_as<element>(values, to);
+  }
+  template <class Element>
+  void upload_as(std::vector<element> const& values, std::byte* to) {
+    auto& device = of_.rank.device();
+    if constexpr (std::is_same_v<element, Element>) {
+      device.upload(values.data(), to, values.size() * sizeof(element));
+    } else {
+      lean_vector<Element> converted(values.size());
+      for (std::size_t i = 0; i < values.size(); ++i)
+        converted[i] = static_cast<Element>(values[i]);
+      device.upload(converted.data(), to, converted.size() * sizeof(Element));
+      device.synchronize();  // `converted` is a local variable
+    }
+  }
+  /// Returns true if a source has the pending gradients of all parameters.
+  [[nodiscard]] bool has_pending(state_source const& from) const {
+    for (auto const& parameter : plan::blocks_of_model(of_.rank.grid()))
+      if (plan::entries[parameter.entry].has_gradient() &&
+          !from.contains(parameter.name + kinds_.back()))
+        return false;
+    return true;
   }
   void restore_owned(std::size_t kind, state_source& from) {
     auto const is_there = [&](parameter_block const& of) {
@@ -310,7 +343,8 @@ class trainer_state final : public saved_state {
       }
       upload(kind, values, block);
       of_.rank.device().synchronize();
-      if (kind > states)  // averages that the source lacks are set to the parameters
+      if (kind > states &&
+          !is_pending(kind))  // averages that the source lacks are set to the parameters
         for (auto const& parameter : of_.store.local())
           if (auto const common = overlap(block.elements, parameter);
               common.count > 0 &&

@@ -49,7 +49,7 @@ template <class Plan>
 
 /// Returns the settings of a trainer. The number of ranks and the policies are not among these
 /// settings, because a run may continue under another plan. The number of slices of a reproducible
-/// plan is among them, because results depend on this number.
+/// plan is among them, because results depend on this number; so is the delay of updates.
 template <class Plan, class Optimizer>
 [[nodiscard]] [[gnu::cold]] training_settings settings_of(Optimizer const& optimizer,
                                                           trainer_options const& options,
@@ -63,6 +63,7 @@ template <class Plan, class Optimizer>
       concat({"activations of ", Plan::element_bytes, ", parameters of ", Plan::parameter_bytes,
               ", gradients of ", Plan::gradient_bytes, " bytes"}));
   if (Plan::slices > 0) add("reproducible", concat({Plan::slices, " slices"}));
+  if (Plan::delays) add("delayed", "1 step");
   add("seed", std::to_string(options.seed));
   add("clip", number_text(options.clip));
   add("average", number_text(options.average));

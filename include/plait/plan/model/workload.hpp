@@ -99,6 +99,7 @@ constexpr std::size_t state_bytes_of() {
 struct memory_need {
   std::size_t parameters = 0;
   std::size_t gradients = 0;
+  std::size_t pending = 0;  ///< gradients of the step before; 0 unless updates are delayed
   std::size_t optimizer = 0;
   std::size_t averages = 0;     ///< averages of weights over steps; 0 without them
   std::size_t activations = 0;  ///< activations, with boundary buffers and scratch
@@ -113,8 +114,8 @@ struct memory_need {
   std::size_t workspace = 0;
 
   [[nodiscard]] constexpr std::size_t total() const {
-    return parameters + gradients + optimizer + averages + activations + batches + outputs +
-           numbers + sums + workspace;
+    return parameters + gradients + pending + optimizer + averages + activations + batches +
+           outputs + numbers + sums + workspace;
   }
 };
 

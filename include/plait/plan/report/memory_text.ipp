@@ -21,6 +21,7 @@ PLAIT_DECL std::string memory_text(memory_need const& need) {
   };
   add("parameters ", need.parameters);
   add("gradients ", need.gradients);
+  add("gradients of the step before ", need.pending);
   add("optimizer ", need.optimizer);
   add("averages ", need.averages);
   add("activations ", need.activations);

@@ -45,6 +45,14 @@ inline constexpr int reduced_regions[]{parameter_layout::over_batch, parameter_l
 inline constexpr int exported_regions[]{parameter_layout::over_batch, parameter_layout::over_tensor,
                                         parameter_layout::frozen};
 
+/// The gradients that a program reduces, in a plan with delayed updates. Pending gradients are the
+/// gradients of the step before, which are in an arena of their own.
+enum class delayed_reduction : int {
+  of_step_before,  ///< the pending gradients, while the passes of the step run
+  of_this_step,    ///< the gradients of the program's own passes, after the passes
+  nothing          ///< nothing is pending, or the pending gradients have been reduced before
+};
+
 /// Options that add operations to a part of a job or leave operations out.
 struct program_shape {
   bool counts = true;        ///< counts labels, and adds up the loss
@@ -53,6 +61,8 @@ struct program_shape {
   bool checks_loss = false;  ///< `clip` reads the loss, to skip a step whose loss is not finite
   bool masks_loss = false;   ///< if several ranks have the same loss, sets it to 0 on all of them
                              ///< except one
+  /// The gradients that are reduced, if the plan delays updates.
+  delayed_reduction reduces = delayed_reduction::of_step_before;
 };
 
 /// The end of a chunk at which a message arrives or leaves: in front of its first unit or after its
@@ -104,7 +114,8 @@ template <class Sink, class Pass>
   }
 }
 
-/// Adds to the sink the reduction of gradients after the passes. In a plan with slices the sums
+/// Adds to the sink the reduction of gradients after the passes. In a plan with delayed updates it
+/// only adds gradients of tied uses and clears padding. In a plan with slices the sums
 /// over all slices come first, because the later transfers of tied uses and of buckets move these
 /// sums.
 template <class Sink>
@@ -114,27 +125,51 @@ template <class Sink>
   to.each_reduced();  // calls order_of_buckets for the buckets that no pass has reduced
 }
 
+/// Adds to the sink the norm of the gradients, if the step needs it, and the update.
+template <class Sink>
+[[gnu::cold]] constexpr void order_of_update(Sink& to, program_shape const& shape) {
+  if (shape.clips) to.compute(operation_kind::square);
+  if (shape.clips) to.rows(transfer_place::norm_partials);
+  if (shape.updates) to.compute(operation_kind::clip);
+  if (shape.updates) to.compute(operation_kind::update);
+}
+
+/// Adds to the sink a program without passes that reduces pending gradients, if they have not been
+/// reduced before, and applies them, if the shape says so.
+template <class Sink>
+[[gnu::cold]] constexpr void order_of_pending(Sink& to, program_shape const& shape) {
+  to.compute(operation_kind::send);
+  if (shape.reduces == delayed_reduction::of_step_before) to.pending_gradients();
+  order_of_update(to, shape);
+  to.compute(operation_kind::read);
+}
+
 /// Adds to the sink a training step. Labels are counted first, because the gradient of the loss is
 /// divided by their number over all ranks. Parameters are gathered at the beginning of a step and
 /// not at its end, so that the first layers run while later buckets are gathered. Gradients are
 /// summed before they are squared, because the norm is the norm of the sums. The loss is summed
 /// before `clip`, which may skip a step whose loss is not finite.
+///
+/// In a plan with delayed updates, the rows that reduce the pending gradients follow the gathers of
+/// parameters, which the first layers need sooner. No operation of the passes depends on them.
+/// After the update, the pending gradients have been applied, and `hand_over` replaces them by the
+/// gradients of this step.
 template <class Sink>
 [[gnu::cold]] constexpr void order_of_training(Sink& to, program_shape const& shape) {
   to.compute(operation_kind::send);
   to.rows(transfer_place::labels);
   to.compute(operation_kind::scale);
   for (int const region : gathered_regions) to.gather_parameters(region);
+  if (to.delays() && shape.reduces == delayed_reduction::of_step_before) to.pending_gradients();
   to.compute(operation_kind::clear);
   to.each_pass();
   if (shape.masks_loss) to.compute(operation_kind::mask);
   order_of_reduction(to);
   to.rows(transfer_place::loss);
   to.compute(operation_kind::total);
-  if (shape.clips) to.compute(operation_kind::square);
-  if (shape.clips) to.rows(transfer_place::norm_partials);
-  if (shape.updates) to.compute(operation_kind::clip);
-  if (shape.updates) to.compute(operation_kind::update);
+  order_of_update(to, shape);
+  if (to.delays()) to.compute(operation_kind::hand_over);
+  if (to.delays() && shape.reduces == delayed_reduction::of_this_step) to.pending_gradients();
   to.compute(operation_kind::read);
 }
 

@@ -62,6 +62,7 @@ struct plan_ir {
   int slices = 0;            ///< slices of a global batch; 0: no slices
   bool is_elastic = false;   ///< ranks may join and leave while the job runs
   bool has_buckets = false;  ///< true if gradients are reduced while the backward is still running
+  bool delays = false;       ///< a step applies the gradients of the step before
   recompute_table recomputes{};
 
   [[nodiscard]] constexpr form_info const& form(int leaf) const { return *forms[leaf]; }
@@ -161,6 +162,7 @@ inline constexpr plan_ir ir_of{
     .slices = Plan::slices,
     .is_elastic = Plan::is_elastic,
     .has_buckets = Plan::bucket_bytes > 0,
+    .delays = Plan::delays,
     .recomputes = Plan::recomputes};
 /// Returns a plan as a value, with all sizes of its mesh.
 template <class Plan>

@@ -33,6 +33,8 @@ enum class operation_kind : int {
                ///< rank only
   clip,        ///< computes the norm, and the factor by which gradients are multiplied
   update,      ///< runs the optimizer
+  hand_over,   ///< in a plan with delayed updates, copies the gradients of the step to the arena of
+               ///< pending gradients
   take,        ///< copies a tensor out of its arena
   read         ///< copies numbers, a tensor or outputs back to the host
 };
@@ -46,7 +48,8 @@ inline constexpr int operation_kinds = int(operation_kind::read) + 1;
       "row",     "send",      "scale",    "clear",          "copy_block",
       "forward", "recompute", "backward", "backward_input", "backward_parameters",
       "measure", "mask",      "add",      "accumulate",     "total",
-      "square",  "clip",      "update",   "take",           "read"};
+      "square",  "clip",      "update",   "hand_over",      "take",
+      "read"};
   static_assert(std::size(words) == operation_kinds);
   return words[static_cast<int>(kind)];
 }

@@ -16,6 +16,7 @@ enum class program_buffer : int {
   numbers,         ///< numbers that ranks compare, or sums of measures
   parameters,      ///< parameters of a bucket
   gradients,       ///< gradients of a bucket
+  pending,         ///< pending gradients of a bucket, in a plan with delayed updates
   tied_gradients,  ///< gradients of tied uses that are added to gradients of a bucket
   gathered,        ///< an end of the staging buffer for parameters or frozen parameters
   scattered,       ///< an end of the staging buffer for gradients

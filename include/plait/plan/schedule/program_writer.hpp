@@ -52,11 +52,15 @@ class program_writer : row_writer {
   [[gnu::cold]] void write_rows(transfer_place place, name touched);
   /// Writes only the reduction of gradients that an earlier program has computed.
   [[gnu::cold]] void write_reduction();
+  /// Writes a program without passes that reduces or applies pending gradients.
+  [[gnu::cold]] void write_pending(program_shape const& shape);
 
   // --- members that order_of_parts.hpp calls
 
   /// Adds an operation that needs no other description than its kind.
   [[gnu::cold]] void compute(operation_kind what);
+  /// Returns true if a step applies the gradients of the step before.
+  [[nodiscard]] bool delays() const { return plan_.delays; }
   /// Adds all transfers with the label `place`, one after the other.
   [[gnu::cold]] void rows(transfer_place place);
   [[gnu::cold]] void gather_parameters(int region);
@@ -115,7 +119,11 @@ class program_writer : row_writer {
   [[gnu::cold]] void ties(piece const& of);
   [[gnu::cold]] void ties(int bucket);
   [[gnu::cold]] void gradients(piece const& of);
+  /// Adds the reduction of a bucket of the step. If updates are delayed, it adds nothing, because
+  /// pending_gradients() adds the same transfers.
   [[gnu::cold]] void gradients(int bucket);
+  /// Adds the reductions of all buckets of pending gradients.
+  [[gnu::cold]] void pending_gradients();
 
   /// A unit whose parameters are exported, and the number of its item.
   struct exported {
@@ -151,9 +159,11 @@ class program_writer : row_writer {
   /// Returns true if the list has a transfer with the label `place` that moves bucket `number`; for
   /// -1, if it has any transfer with this label.
   [[nodiscard]] [[gnu::cold]] bool moves_at(transfer_place place, int number = -1) const;
-  /// Returns true if ranks reduce a bucket while the backward is still running.
+  /// Returns true if ranks reduce a bucket of this step while the backward is still running.
   [[nodiscard]] [[gnu::cold]] bool goes_early(int number) const;
   [[gnu::cold]] void reduce(int bucket);
+  /// Returns the name of the gradients that the optimizer reads.
+  [[nodiscard]] name applied() const { return plan_.delays ? name::pending : name::gradients; }
   /// Adds the block of the last reduced bucket to the sums of the step. If the bucket is complete,
   /// it is then reduced along the other axes.
   [[gnu::cold]] void accumulate();

@@ -73,6 +73,12 @@ PLAIT_DECL void program_writer::write_reduction() {
   compute(operation_kind::read);
 }
 
+PLAIT_DECL void program_writer::write_pending(program_shape const& shape) {
+  shape_ = shape;
+  host_ = joined(of_buckets(name::pending), {at(name::norm_partials)});
+  order_of_pending(*this, shape);
+}
+
 PLAIT_DECL void program_writer::compute(operation_kind what) {
   buffers const labels{at(name::labels)}, loss{at(name::loss)}, norm{at(name::norm_partials)};
   switch (what) {
@@ -91,11 +97,13 @@ PLAIT_DECL void program_writer::compute(operation_kind what) {
     case operation_kind::total:
       if (plan_.slices > 0) compute(what, loss, loss);
       return;
-    case operation_kind::square: return compute(what, of_buckets(name::gradients), norm);
+    case operation_kind::square: return compute(what, of_buckets(applied()), norm);
     case operation_kind::clip:
       return compute(what, shape_.checks_loss ? joined(norm, loss) : norm, norm);
     case operation_kind::update:
-      return compute(what, joined(norm, of_buckets(name::gradients)), of_buckets(name::parameters));
+      return compute(what, joined(norm, of_buckets(applied())), of_buckets(name::parameters));
+    case operation_kind::hand_over:
+      return compute(what, of_buckets(name::gradients), of_buckets(name::pending));
     case operation_kind::read: return compute(what, host_, {});
     case operation_kind::accumulate: return accumulate();
     case operation_kind::row:
@@ -404,8 +412,9 @@ PLAIT_DECL bool program_writer::moves_at(transfer_place place, int number) const
 }
 
 PLAIT_DECL bool program_writer::goes_early(int number) const {
-  return plan_.has_buckets && bucket_of(number).region == parameter_layout::over_batch &&
-         !scatters() && moves_at(transfer_place::gradients, number);
+  return plan_.has_buckets && !plan_.delays &&
+         bucket_of(number).region == parameter_layout::over_batch && !scatters() &&
+         moves_at(transfer_place::gradients, number);
 }
 
 PLAIT_DECL void program_writer::each_reduced(piece const& now) {
@@ -451,7 +460,14 @@ PLAIT_DECL void program_writer::ties(int bucket) {
 }
 
 PLAIT_DECL void program_writer::gradients(int bucket) {
-  add_rows_of_bucket(transfer_place::gradients, bucket, name::gradients);
+  if (!plan_.delays) add_rows_of_bucket(transfer_place::gradients, bucket, name::gradients);
+}
+
+PLAIT_DECL void program_writer::pending_gradients() {
+  for (int const region : reduced_regions)
+    for (int b = buckets() - 1; b >= 0; --b)
+      if (bucket_of(b).region == region)
+        add_rows_of_bucket(transfer_place::gradients, b, name::pending);
 }
 
 PLAIT_DECL bool program_writer::add_tie_rows(int number) {

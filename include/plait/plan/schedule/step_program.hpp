@@ -66,6 +66,19 @@ template <class Plan>
   return writer.take();
 }
 
+/// Returns a program without passes that reduces or applies pending gradients. `list`: the
+/// transfers of a training step of a plan with delayed updates.
+template <class Plan>
+[[nodiscard]] [[gnu::cold]] step_program program_of_pending(mesh const& grid,
+                                                            lean_vector<transfer> const& list,
+                                                            int stage, program_shape const& shape) {
+  auto const numbers = ir_on<Plan>(grid);
+  auto const parameters = Plan::parameter_layout_for(stage, grid);
+  program_writer writer(numbers, list, stage, parameters);
+  writer.write_pending(shape);
+  return writer.take();
+}
+
 /// Returns a program that carries out only the transfers of a list with the label `place`. Its
 /// operations read and write the buffer `touched`.
 [[nodiscard]] [[gnu::cold]] step_program program_of_rows(mesh const& grid,

@@ -493,6 +493,10 @@ struct transfer_lister {
     }
   }
   [[gnu::cold]] constexpr void gradients(all_buckets) {
+    if (!plan.delays) pending_gradients();
+  }
+  /// Adds the reductions of gradients; in a plan with delayed updates, of the pending gradients.
+  [[gnu::cold]] constexpr void pending_gradients() {
     for (int const region : reduced_regions) {
       auto const at = placements_of_region(region);
       add_buckets(transfer_place::gradients,
@@ -551,6 +555,7 @@ struct transfer_lister {
 
   // --- members without transfers, or whose transfers each_pass adds
 
+  [[nodiscard]] constexpr bool delays() const { return plan.delays; }
   constexpr void compute(operation_kind) {}
   constexpr void gather_for(int) {}
   constexpr void output(work_of_all) {}

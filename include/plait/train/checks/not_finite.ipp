@@ -44,7 +44,11 @@ PLAIT_DECL std::string not_finite_text(number_gather const& gather,
   bool const is_loss = !std::isfinite(of.loss);
   std::string out = concat({"trainer: step ", of.step, ": "});
   out += is_loss ? concat({"the loss is ", number(of.loss)})
-                 : concat({"the norm of the gradients is ", number(of.gradient_norm)});
+                 : concat({"the norm of the gradients ",
+                           (of.gradient_step != of.step
+                                ? concat({"of step ", of.gradient_step, ", which it applies, "})
+                                : std::string()),
+                           "is ", number(of.gradient_norm)});
   if (last)
     out += concat({"; the last good loss, of step ", last->step, ", is ", number(last->loss)});
   out += "; the step has not changed the weights; ";

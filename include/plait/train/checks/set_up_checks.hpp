@@ -137,7 +137,8 @@ struct plan_numbers {
   int slices = 0;
   std::string shares{};  ///< the shares of the data ranks, as a text; "" if they are equal
   std::size_t bucket_bytes = 0;
-  int level = 0;  ///< the level of zero<Level>; 0 if the policy does not use zero
+  bool delays = false;  ///< true if updates are delayed
+  int level = 0;        ///< the level of zero<Level>; 0 if the policy does not use zero
   std::uint64_t recomputed =
       0;  ///< a hash of the steps that the units recompute; 0 if they recompute nothing
 };
@@ -152,6 +153,7 @@ template <class Plan>
           Plan::slices,
           text_of_shares(Plan::slicing.shares),
           Plan::bucket_bytes,
+          Plan::delays,
           int(Plan::cuts_arenas) + int(Plan::rules.sums_blocks()) + int(Plan::rules.keeps_blocks()),
           hash_of(Plan::recomputes)};
 }
@@ -183,6 +185,7 @@ template <class Optimizer>
   std::string const shares = "the shares of the data ranks";
   mine.add(shares, hash().add(plan.shares).value());
   mine.add("the least bytes of a bucket of gradients", plan.bucket_bytes);
+  mine.add("the steps of delayed<Steps>, or 0", plan.delays);
   mine.add("the level of zero<Level>, or 0", plan.level);
   mine.add("the steps that recompute<...> repeats, as a hash, or 0", plan.recomputed);
   mine.add("seed", options.seed);

@@ -73,7 +73,9 @@ struct step_report {
       0;  ///< number of targets that the first loss does not ignore, or the sum of their weights
   double learning_rate =
       0;  ///< the learning rate of this step, already multiplied by the factor of `rate`
-  double gradient_norm = 0;  ///< the norm before clipping; 0 if the trainer neither clips nor skips
+  /// The norm of the gradients that this step has applied, before clipping; 0 if the trainer
+  /// neither clips nor skips, or if gradient_step is -1.
+  double gradient_norm = 0;
 
   /// The weighted terms whose sum is the loss: one number for each loss, and for each layer within
   /// the model that adds to the loss, in the order of the model. Their names are
@@ -84,6 +86,10 @@ struct step_report {
   /// The number of steps of this run, up to this one, whose update was left out because the step
   /// was not finite.
   std::int64_t skipped = 0;
+
+  /// The number of the step whose gradients this step has applied: `step` or, under delayed<1>, the
+  /// number of the step before; -1 if no gradients were pending.
+  std::int64_t gradient_step = 0;
 };
 
 }  // namespace plait

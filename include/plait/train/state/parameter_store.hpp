@@ -28,11 +28,12 @@
 namespace plait::execution {
 
 /// The memory of the state that one rank trains: the parameters, copies of the parameters if layers
-/// compute in another type, the gradients, the states of the optimizer one after the other, and the
-/// averages.
+/// compute in another type, the gradients, the gradients of the step before if updates are delayed,
+/// the states of the optimizer one after the other, and the averages.
 template <class Rank>
 struct training_arenas {
-  typename Rank::device_type::arena parameters{}, copies{}, gradients{}, state{}, averages{};
+  typename Rank::device_type::arena parameters{}, copies{}, gradients{}, pending{}, state{},
+      averages{};
 };
 
 /// The element types of a job: the type of activations, the type of the parameters that the
@@ -122,6 +123,15 @@ class parameter_store {
   }
   [[nodiscard]] gradient_element* gradients() const {
     return reinterpret_cast<gradient_element*>(arenas_.gradients.data());
+  }
+  /// Returns the pending gradients: the gradients of the step before, if updates are delayed. The
+  /// arena has the buckets at the same offsets as the arena of gradients, and nothing after them.
+  [[nodiscard]] gradient_element* pending() const {
+    return reinterpret_cast<gradient_element*>(arenas_.pending.data());
+  }
+  /// Returns the number of elements of the pending gradients; 0 if updates are not delayed.
+  [[nodiscard]] std::size_t pending_count() const {
+    return plan_.numbers.delays ? layout_.gradients_at.after_buckets : 0;
   }
   /// Returns the parameters of `block` that the optimizer updates. The next two functions return
   /// the states of these parameters, and the copies of these parameters that layers see (null if
@@ -264,6 +274,7 @@ parameter_store<Elements, Rank>::parameter_store(Rank& rank, plan_facts const& p
   arenas_.parameters = allocate(stored_count() * sizeof(parameter_element));
   arenas_.copies = allocate(has_copies ? layout_.parameters_at.count * sizeof(T) : 0);
   arenas_.gradients = allocate(gradients_layout_.total * sizeof(gradient_element));
+  arenas_.pending = allocate(pending_count() * sizeof(gradient_element));
   arenas_.state = allocate(owned_count_ * sizeof(state_element) * std::size_t(states));
 }
 
@@ -456,6 +467,7 @@ template <class Elements, class Rank>
 auto parameter_store<Elements, Rank>::allocated() const -> memory_need {
   return {.parameters = arenas_.parameters.size() + arenas_.copies.size(),
           .gradients = arenas_.gradients.size(),
+          .pending = arenas_.pending.size(),
           .optimizer = arenas_.state.size(),
           .sums = rank_.room_of_sums_bytes()};
 }
@@ -509,6 +521,7 @@ void parameter_store<Elements, Rank>::clear() {
   queue.fill(state_element{}, state(), owned_count_ * std::size_t(states_));
   queue.fill(parameter_element{0}, parameters(), stored_count());
   queue.fill(gradient_element{0}, gradients(), gradients_layout_.total);
+  if (pending_count() > 0) queue.fill(gradient_element{0}, pending(), pending_count());
   if constexpr (has_copies) queue.fill(T{0}, copies(), layout_.parameters_at.count);
 }
 

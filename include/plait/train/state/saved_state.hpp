@@ -88,7 +88,9 @@ namespace plait {
 /// consists of the parameters in the optimizer's type and, for each trained parameter, of the
 /// optimizer's states and the average, if there are any. Each of these is a kind of tensor and is
 /// identified by the suffix of its tensors' names: with AdamW, the tensors of parameter
-/// `wte.weight` are `wte.weight` (kind ""), `wte.weight.exp_avg` and `wte.weight.exp_avg_sq`.
+/// `wte.weight` are `wte.weight` (kind ""), `wte.weight.exp_avg` and `wte.weight.exp_avg_sq`. Under
+/// delayed<1> the gradients of the last step, which are not applied yet, are one more kind:
+/// `wte.weight.pending_gradient`.
 ///
 /// The ranks of a job together save each element of each kind once. Ranks that hold the same
 /// elements divide the elements among themselves, so that each of 4 data ranks writes a quarter. A
@@ -129,6 +131,14 @@ class saved_state {
   /// Returns the number of bytes of an element of a kind: 8 for double, 4 for float, 2 for
   /// bfloat16. Only optimizer states may have another type than the parameters.
   [[nodiscard]] virtual std::size_t element_bytes(std::size_t kind) const = 0;
+
+  /// Completes the tensors of all kinds, such as pending gradients, which ranks first have to
+  /// reduce. All ranks call this function before tensors() and copy().
+  virtual void complete() {}
+  /// Returns false if the state has no tensors of a kind now, although it has them at other times:
+  /// with delayed updates, before the first step, no gradients are pending. All ranks return the
+  /// same value.
+  [[nodiscard]] virtual bool contains(std::size_t kind) const { return kind < kinds().size(); }
 
   /// Returns the rectangles of all parameters that this rank saves, in the order of the layers.
   [[nodiscard]] virtual std::vector<ext::saved_rectangle> rectangles() const = 0;

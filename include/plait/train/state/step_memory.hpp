@@ -36,7 +36,7 @@ struct step_scalars {
 template <class Terms, class Numbers>
 [[nodiscard]] step_report report_of(Numbers const& now, std::int64_t step) {
   step_report report;
-  report.step = step;
+  report.step = report.gradient_step = step;
   for (double const term : now.loss) {
     report.loss += term;
     report.terms.push_back(term);

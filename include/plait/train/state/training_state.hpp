@@ -54,12 +54,12 @@ struct training_state {
 
   /// Advances past a completed step, with the numbers of that step. If the update of the step was
   /// left out, because the factor of the gradients is NaN, the ages of the optimizer's states do
-  /// not increase.
-  void advance(Numbers const& numbers) {
+  /// not increase. `updates`: false if the program of the step has no update.
+  void advance(Numbers const& numbers, bool updates = true) {
     last = numbers;
     is_ready = false;
     ++step;
-    if (!std::isnan(numbers.gradient_scale)) ages.advance();
+    if (updates && !std::isnan(numbers.gradient_scale)) ages.advance();
   }
 };
 
