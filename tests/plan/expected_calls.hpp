@@ -311,6 +311,9 @@ class expansion : public calls_of_rows<Job> {
     for (int const region : {1, 0})
       for (int b = 0; b < int(layout_.buckets.size()); ++b)
         if (layout_.buckets[std::size_t(b)].region == region) move(gather_parameters, b);
+    // Delayed updates: the gradients of the step before.
+    for (int const region : {0, 1})
+      if (plan::delays) for_each_bucket(region, [&](int b) { move(gradients, b); });
     std::vector<int> backwards(std::size_t(plan::chunks), 0);
     for (auto const& now : table.stages[std::size_t(stage())].operations) {
       microbatch_ = now.microbatch;
@@ -333,8 +336,8 @@ class expansion : public calls_of_rows<Job> {
     }
     at(slices);
     if (backwards[0] > 0) {
-      if (scatters && last_ >= 0) move(gradients, last_);
-      if (!goes_early) reduce(0, 0, plan::code.unit_count());
+      if (scatters && last_ >= 0) reduce_now(last_);
+      if (!goes_early && !scatters) reduce(0, 0, plan::code.unit_count());
       reduce(1, 0, plan::code.unit_count());
     }
     at(loss);
@@ -343,7 +346,10 @@ class expansion : public calls_of_rows<Job> {
   }
 
   // The buckets of the first region follow the last backward of their first units.
-  static constexpr bool goes_early = plan::bucket_bytes > 0;
+  static constexpr bool goes_early = plan::bucket_bytes > 0 && !plan::delays;
+  void reduce_now(int bucket) {
+    if (!plan::delays) move(transfer_place::gradients, bucket);
+  }
   void run_backward(bool is_last) {
     for (int item = plan::code.items.size() - 1; item >= 0; --item) {
       auto const& piece = plan::code.items[item];
@@ -366,7 +372,7 @@ class expansion : public calls_of_rows<Job> {
     for (int u = unit - 1; u >= chunk.begin && before < 0; --u)
       if (!own(u).empty()) before = own(u)[0];
     if (begins < 0 || begins == before) return;
-    if (is_last && last_ >= 0) move(transfer_place::gradients, last_);
+    if (is_last && last_ >= 0) reduce_now(last_);
     for (auto const& what : list_)
       if (is_last && what.place == transfer_place::ties &&
           layout_.entries[std::size_t(what.entry)].region == 0 &&
@@ -397,7 +403,7 @@ class expansion : public calls_of_rows<Job> {
         auto const& use = layout_.entries[std::size_t(what.entry)];
         if (use.region == region && units.contains(use.unit)) call(what);
       }
-      move(transfer_place::gradients, b);
+      reduce_now(b);
     });
   }
 

@@ -18,6 +18,7 @@
 #include "plait/backend/simulated/race_error.hpp"
 #include "plait/backend/simulated/simulated.hpp"
 #include "plait/plait.hpp"
+#include "plan/expected_calls.hpp"
 #include "testing/event_orders.hpp"
 #include "train/expect_planned.hpp"
 #include "train/levels.hpp"
@@ -184,7 +185,73 @@ TEST(Delayed, IsASerialProgramWithTheSameDelay) {
   expect_near(train<job<data_parallel<1, delayed<1>>>>(threads{}), expected);
   expect_near(train<job<data_parallel<2, delayed<1>>>>(threads{}), expected);
   expect_near(train<job<data_parallel<4, zero<1>, buckets<1>, delayed<1>>>>(threads{}), expected);
-  expect_near(train<job<data_parallel<2, zero<2>, buckets<1>, delayed<1>>>>(threads{}), expected);
+  expect_near(train<job<data_parallel<2, zero<2>, buckets<1>, delayed<1>>>>(threads{}, 20, 3),
+              expected);
+}
+TEST(Delayed, IsThatUnderSeveralAxes) {
+  using stages = pipeline<2>;
+  auto const& expected = by_hand<job>();
+  expect_near(train<job<hybrid<stages, data_parallel<2, delayed<1>>, small_gpt::tp2>>>(threads{}, 20, 2),
+              expected);
+  expect_near(train<job<hybrid<stages, data_parallel<2, zero<1>, delayed<1>>,
+                               small_gpt::tp2_sharded, recompute<granularity::all>>>>(
+                  threads{}, 20, 2),
+              expected);
+  expect_near(train<job<data_parallel<4, within<2>, zero<2>, buckets<1>, delayed<1>>>>(threads{}, 20, 2),
+              expected);
+  expect_near(train<job<hybrid<data_parallel<at_launch, delayed<1>, buckets<at_end>>, small_gpt::tp2>>>(
+                  threads{.data_ranks = 3}, 20, 1),
+              expected);
+}
+// Two uses of one table on a stage, padding, and frozen layers.
+TEST(Delayed, IsThatForTiedAndFrozenLayers) {
+  auto const& expected = by_hand<tied_job>();
+  expect_near(train<tied_job<data_parallel<2, delayed<1>, buckets<1>>>>(threads{}, 20, 2), expected);
+  expect_near(train<tied_job<hybrid<data_parallel<2, zero<1>, delayed<1>>, small_gpt::tp2>>>(threads{}), expected);
+  expect_near(train<tied_job<data_parallel<3, zero<2>, delayed<1>, buckets<1>>>>(threads{}, 20, 2), expected);
+}
+
+// --- the calls of a step
+
+template <class Job>
+void expect_calls_of_the_list() {
+  using plan = typename Job::plan_type;
+  constexpr int microbatches = 2;
+  auto const text = small_gpt::text();
+  launch<Job>(threads{}, [&](auto& rank) {
+    auto trainer = plait::trainer<Job>(rank, adamw{}, {.clip = 1.0});
+    auto all = batches(text, global_batch<batch>{}, rank, {.microbatches = microbatches});
+    workload const load{.rows = batch * small_gpt::length / microbatches /
+                                std::size_t(rank.grid().size(batch_axes)),
+                        .microbatches = microbatches,
+                        .gradient_norm = true};
+    auto const list = transfers_of<plan>(rank.stage(), load, job_part::training);
+    std::vector<plait::detail::logged_call> log;
+    trainer.step(all.at(0));
+    for (auto const over : rank.groups().sets()) {
+      rank.group(over).reset_counted();
+      rank.group(over).log_calls(&log, static_cast<int>(over.bits));
+    }
+    for (std::uint64_t const step : {1, 2}) {
+      trainer.step(all.at(step));
+      EXPECT_EQ(expected_calls::lines_of(log),
+                expected_calls::expansion<Job>(rank.grid(), rank.coordinates(), load,
+                                               job_part::training)
+                    .lines())
+          << "step " << step << " on rank " << rank.world_rank();
+      log.clear();
+      if (step == 1) plait_test::expect_planned_bytes<Job>(rank, load);
+    }
+    for (auto const over : rank.groups().sets()) rank.group(over).log_calls(nullptr, 0);
+  });
+}
+TEST(Delayed, CallsFollowTheList) {
+  expect_calls_of_the_list<job<data_parallel<2, delayed<1>, buckets<1>>>>();
+  expect_calls_of_the_list<tied_job<data_parallel<2, zero<1>, delayed<1>, buckets<1>>>>();
+  expect_calls_of_the_list<tied_job<data_parallel<2, zero<2>, delayed<1>, buckets<1>>>>();
+  expect_calls_of_the_list<job<data_parallel<4, within<2>, zero<2>, delayed<1>, buckets<1>>>>();
+  expect_calls_of_the_list<job<hybrid<pipeline<2>, data_parallel<2, delayed<1>>,
+                                      small_gpt::tp2_sharded>>>();
 }
 
 }  // namespace

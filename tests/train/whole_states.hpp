@@ -4,9 +4,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -20,6 +23,7 @@ namespace whole_states {
 /// Whole tensors by the name of the parameter and the kind.
 struct states {
   std::map<std::string, std::vector<double>> tensors;
+  std::map<std::string, std::int64_t, std::less<>> ages;
   std::int64_t step = 0;
 };
 
@@ -39,6 +43,7 @@ inline std::vector<double> widened(std::vector<std::byte> const& from, std::size
 /// Adds the part of the state that a rank saves; the ranks of a job share `to` and `lock`.
 inline void save(plait::saved_state const& state, states& to, std::mutex& lock) {
   for (std::size_t kind = 0; kind < state.kinds().size(); ++kind) {
+    if (!state.contains(kind)) continue;
     std::vector<std::byte> bytes(state.count() * state.element_bytes(kind));
     state.copy(kind, bytes.data());
     auto const copy = widened(bytes, state.element_bytes(kind));
@@ -55,6 +60,7 @@ inline void save(plait::saved_state const& state, states& to, std::mutex& lock) 
     }
   }
   std::lock_guard const alone(lock);
+  for (auto const& [name, age] : state.ages()) to.ages[name] = age;
   to.step = state.step();
 }
 
@@ -65,6 +71,10 @@ class from_memory final : public plait::ext::state_source {
   explicit from_memory(states const& all) : all_(all) {}
   [[nodiscard]] bool contains(std::string_view name) const override {
     return all_.tensors.contains(std::string(name));
+  }
+  [[nodiscard]] std::optional<std::int64_t> age(std::string_view name) const override {
+    auto const found = all_.ages.find(name);
+    return found == all_.ages.end() ? std::nullopt : std::optional(found->second);
   }
   void read(std::string const& name, plait::ext::parameter_info const& info,
             plait::ext::parameter_rectangle const& where, void* out) override {
