@@ -9,7 +9,10 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <map>
+#include <mutex>
+#include <set>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -46,6 +49,27 @@ struct job : parallel<plain_model, Policy, Element> {};
 template <class Policy, class Element = double>
 struct tied_job : parallel<levels::tied_model, Policy, Element> {};
 
+// A head that uses the table of the embedding, with six rows of padding.
+using small_table = nn::embedding<250, 8, normal(0.5), 256>;
+using small_head =
+    nn::linear<8, 250,
+               nn::linear_options{
+                   .bias = false, .order = nn::weight_order::output_input, .padded_to = 256}>;
+using small_model = objective<
+    sequential<named<"wte", small_table>, named<"wpe", nn::positions<small_gpt::length, 8>>,
+               named<"ln", nn::layer_norm<8>>,
+               named<"head", tied<small_head, small_head::weight, "wte.weight">>>,
+    nn::cross_entropy<250, nn::cross_entropy_options{.padded_to = 256}>>;
+template <class Policy, class Element = double>
+struct small_job : parallel<small_model, Policy, Element> {};
+using staged_model = objective<
+    sequential<named<"wte", nn::embedding<small_gpt::vocabulary, 8>>,
+               named<"wpe", nn::positions<small_gpt::length, 8>>, named<"ln", nn::layer_norm<8>>,
+               named<"head", nn::linear<8, small_gpt::vocabulary>>>,
+    nn::cross_entropy<small_gpt::vocabulary>>;
+template <class Policy, class Element = double>
+struct staged_job : parallel<staged_model, Policy, Element> {};
+
 constexpr std::size_t batch = 24;
 constexpr double clip = 0.5;
 constexpr adamw optimizer{.learning_rate = 1e-2, .weight_decay = 0.1};
@@ -68,10 +92,10 @@ struct outcome {
 
 // --- the serial program: AdamW and clipping are written down here
 
-/// Trains on one rank, with the gradients of the step before in every step. After the last step it
-/// applies the last gradients.
+/// Trains on one rank, with the gradients of the step before in every step. After the last step,
+/// and after the steps in `applied_after`, it applies the gradients that are pending.
 template <template <class, class> class Job>
-outcome train_by_hand(int steps) {
+outcome train_by_hand(int steps, std::set<int> const& applied_after = {}) {
   using serial_job = Job<serial, double>;
   outcome out;
   auto const text = small_gpt::text();
@@ -80,7 +104,8 @@ outcome train_by_hand(int steps) {
     auto all = batches(text, global_batch<batch>{}, rank, {.epochs = 0, .microbatches = 1});
     tensors weights, first, second, pending;
     trainer.export_parameters(into<double>(weights));
-    auto const update = [&](int step, int age) {
+    int age = 0;
+    auto const update = [&](int step) {
       double squares = 0;
       for (auto const& [name, gradient] : pending)
         for (double const g : gradient) squares += g * g;
@@ -102,6 +127,8 @@ outcome train_by_hand(int steps) {
                      (std::sqrt(v[i]) / std::sqrt(correction2) + optimizer.epsilon);
         }
       }
+      ++age;
+      pending.clear();
     };
     for (int step = 0; step < steps; ++step) {
       trainer.import_parameters(
@@ -111,13 +138,13 @@ outcome train_by_hand(int steps) {
       out.losses.push_back(trainer.gradients_of(all.at(std::uint64_t(step))).loss);
       tensors now;
       trainer.export_gradients(into<double>(now));
-      if (step > 0) update(step, step - 1);
+      if (!pending.empty()) update(step);
       else out.norms.push_back(0), out.gradient_steps.push_back(-1);
-      pending = now;
+      out.gradients = pending = now;
+      if (step + 1 < steps && !applied_after.contains(step)) continue;
+      update(step + 1);
+      out.norms.pop_back(), out.gradient_steps.pop_back();
     }
-    out.gradients = pending;
-    update(steps, steps - 1);
-    out.norms.pop_back(), out.gradient_steps.pop_back();
     out.weights = weights;
   });
   return out;
@@ -191,24 +218,285 @@ TEST(Delayed, IsASerialProgramWithTheSameDelay) {
 TEST(Delayed, IsThatUnderSeveralAxes) {
   using stages = pipeline<2>;
   auto const& expected = by_hand<job>();
-  expect_near(train<job<hybrid<stages, data_parallel<2, delayed<1>>, small_gpt::tp2>>>(threads{}, 20, 2),
-              expected);
-  expect_near(train<job<hybrid<stages, data_parallel<2, zero<1>, delayed<1>>,
-                               small_gpt::tp2_sharded, recompute<granularity::all>>>>(
-                  threads{}, 20, 2),
-              expected);
-  expect_near(train<job<data_parallel<4, within<2>, zero<2>, buckets<1>, delayed<1>>>>(threads{}, 20, 2),
-              expected);
-  expect_near(train<job<hybrid<data_parallel<at_launch, delayed<1>, buckets<at_end>>, small_gpt::tp2>>>(
-                  threads{.data_ranks = 3}, 20, 1),
-              expected);
+  expect_near(
+      train<job<hybrid<stages, data_parallel<2, delayed<1>>, small_gpt::tp2>>>(threads{}, 20, 2),
+      expected);
+  expect_near(
+      train<job<hybrid<stages, data_parallel<2, zero<1>, delayed<1>>, small_gpt::tp2_sharded,
+                       recompute<granularity::all>>>>(threads{}, 20, 2),
+      expected);
+  expect_near(
+      train<job<data_parallel<4, within<2>, zero<2>, buckets<1>, delayed<1>>>>(threads{}, 20, 2),
+      expected);
+  expect_near(
+      train<job<hybrid<data_parallel<at_launch, delayed<1>, buckets<at_end>>, small_gpt::tp2>>>(
+          threads{.data_ranks = 3}, 20, 1),
+      expected);
 }
 // Two uses of one table on a stage, padding, and frozen layers.
 TEST(Delayed, IsThatForTiedAndFrozenLayers) {
   auto const& expected = by_hand<tied_job>();
-  expect_near(train<tied_job<data_parallel<2, delayed<1>, buckets<1>>>>(threads{}, 20, 2), expected);
-  expect_near(train<tied_job<hybrid<data_parallel<2, zero<1>, delayed<1>>, small_gpt::tp2>>>(threads{}), expected);
-  expect_near(train<tied_job<data_parallel<3, zero<2>, delayed<1>, buckets<1>>>>(threads{}, 20, 2), expected);
+  expect_near(train<tied_job<data_parallel<2, delayed<1>, buckets<1>>>>(threads{}, 20, 2),
+              expected);
+  expect_near(
+      train<tied_job<hybrid<data_parallel<2, zero<1>, delayed<1>>, small_gpt::tp2>>>(threads{}),
+      expected);
+  expect_near(train<tied_job<data_parallel<3, zero<2>, delayed<1>, buckets<1>>>>(threads{}, 20, 2),
+              expected);
+}
+
+// --- calls between the steps
+
+/// Trains as train() does, and calls between(trainer, batches, step) after each step.
+template <class Job>
+outcome train_with(auto const& backend, int steps, trainer_options const& with, auto between) {
+  outcome out;
+  auto const text = small_gpt::text();
+  launch<Job>(backend, [&](auto& rank) {
+    auto trainer = plait::trainer<Job>(rank, optimizer, with);
+    auto all = batches(text, global_batch<batch>{}, rank, {.epochs = 0, .microbatches = 2});
+    for (int step = 0; step < steps; ++step) {
+      auto const report = trainer.step(all.at(std::uint64_t(step)));
+      EXPECT_EQ(trainer.last_report()->gradient_step, report.gradient_step);
+      if (rank.is_root()) {
+        out.losses.push_back(report.loss);
+        out.norms.push_back(report.gradient_norm);
+        out.gradient_steps.push_back(report.gradient_step);
+      }
+      between(trainer, all, step);
+    }
+    trainer.export_gradients(into<typename Job::gradient_element>(out.gradients));
+    trainer.export_parameters(into<typename Job::parameter_element>(out.weights));
+  });
+  return out;
+}
+
+using of_blocks = hybrid<data_parallel<2, zero<1>, delayed<1>, buckets<1>>, small_gpt::tp2>;
+
+TEST(Delayed, AppliesPendingGradientsWhereParametersAreRead) {
+  auto const expected = train_by_hand<job>(9, {1, 2, 4, 5, 6});
+  auto with = options();
+  with.average = 0.9;
+  std::mutex lock;
+  std::vector<double> seen;
+  auto const got =
+      train_with<job<of_blocks>>(threads{}, 9, with, [&](auto& trainer, auto& all, int step) {
+        tensors unused;
+        if (step == 1) {
+          double const loss = trainer.evaluate(all.at(7));
+          EXPECT_EQ(trainer.evaluate(all.at(7)), loss);
+          std::scoped_lock const alone{lock};
+          seen.push_back(loss);
+        }
+        if (step == 2) (void)trainer.predict(all.at(0));
+        if (step == 4) trainer.export_parameters(into<double>(unused));
+        if (step == 5) trainer.with_ema([&] { return trainer.evaluate(all.at(0)); });
+        if (step == 6) trainer.after_steps();
+      });
+  expect_near(got, expected);
+  // The evaluation has seen the weights after all updates so far.
+  auto const after_two = train_by_hand<job>(2);
+  launch<job<serial>>(threads{}, [&](auto& rank) {
+    auto trainer = plait::trainer<job<serial>>(rank, optimizer, {.seed = 7});
+    trainer.import_parameters(
+        [&](std::string const& name, parameter_info const&, std::span<double> to) {
+          std::ranges::copy(after_two.weights.at(name), to.begin());
+        });
+    auto const text = small_gpt::text();
+    auto all = batches(text, global_batch<batch>{}, rank, {.epochs = 0});
+    for (double const loss : seen) EXPECT_NEAR(loss, trainer.evaluate(all.at(7)), 1e-12);
+  });
+  EXPECT_EQ(seen.size(), 4u);
+}
+
+TEST(Delayed, ExportsTheGradientsOfTheLastStepAndOfABatch) {
+  auto const expected = train_by_hand<job>(8, {5});
+  tensors of_step, of_batch, again;
+  auto const got =
+      train_with<job<of_blocks>>(threads{}, 8, options(), [&](auto& trainer, auto& all, int step) {
+        if (step == 3) {  // gradients that are exported stay pending
+          trainer.export_gradients(into<double>(of_step));
+          trainer.export_gradients(into<double>(again));
+        }
+        if (step == 5) {
+          trainer.gradients_of(all.at(9));
+          trainer.export_gradients(into<double>(of_batch));
+        }
+      });
+  expect_near(got, expected);
+  EXPECT_EQ(of_step, again);
+  expect_near(of_step, train_by_hand<job>(4).gradients, 1e-12);
+  auto const weights = train_by_hand<job>(6).weights;
+  tensors right;
+  launch<job<serial>>(threads{}, [&](auto& rank) {
+    auto trainer = plait::trainer<job<serial>>(rank, optimizer, {.seed = 7});
+    trainer.import_parameters(
+        [&](std::string const& name, parameter_info const&, std::span<double> to) {
+          std::ranges::copy(weights.at(name), to.begin());
+        });
+    auto const text = small_gpt::text();
+    auto all = batches(text, global_batch<batch>{}, rank, {.epochs = 0});
+    trainer.gradients_of(all.at(9));
+    trainer.export_gradients(into<double>(right));
+  });
+  expect_near(of_batch, right, 1e-12);
+}
+
+// --- states
+
+template <class Job>
+outcome resume(auto const& backend, whole_states::states const* from, int first, int steps,
+               whole_states::states* saved, int saved_after) {
+  outcome out;
+  std::mutex lock;
+  auto const text = small_gpt::text();
+  auto with = options();
+  with.average = 0.9;
+  launch<Job>(backend, [&](auto& rank) {
+    auto trainer = plait::trainer<Job>(rank, optimizer, with);
+    auto all = batches(text, global_batch<batch>{}, rank, {.epochs = 0, .microbatches = 2});
+    if (from != nullptr)
+      whole_states::load<typename Job::parameter_element>(*trainer.state(), *from);
+    EXPECT_EQ(trainer.step_number(), first);
+    for (int step = first; step < steps; ++step) {
+      auto const report = trainer.step(all.at(std::uint64_t(step)));
+      if (rank.is_root()) {
+        out.losses.push_back(report.loss);
+        out.norms.push_back(report.gradient_norm);
+        out.gradient_steps.push_back(report.gradient_step);
+      }
+      if (saved != nullptr && step == saved_after)
+        whole_states::save(*trainer.state(), *saved, lock);
+    }
+    trainer.export_gradients(into<typename Job::gradient_element>(out.gradients));
+    trainer.export_parameters(into<typename Job::parameter_element>(out.weights));
+    trainer.with_ema([&] {
+      tensors averages;
+      trainer.export_parameters(into<typename Job::parameter_element>(averages));
+      for (auto const& [name, values] : averages) out.weights[name + ".average"] = values;
+    });
+  });
+  return out;
+}
+
+outcome part_of(outcome all, int first) {
+  for (auto* const numbers : {&all.losses, &all.norms})
+    numbers->erase(numbers->begin(), numbers->begin() + first);
+  all.gradient_steps.erase(all.gradient_steps.begin(), all.gradient_steps.begin() + first);
+  return all;
+}
+
+template <class Job, class Other>
+void expect_goes_on(auto const& backend) {
+  whole_states::states saved;
+  auto const undisturbed = resume<Job>(backend, nullptr, 0, 8, nullptr, 0);
+  EXPECT_EQ(resume<Job>(backend, nullptr, 0, 8, &saved, 4), undisturbed);
+  EXPECT_EQ(saved.step, 5);
+  EXPECT_TRUE(saved.tensors.contains("ln_f.weight.pending_gradient"));
+  EXPECT_EQ(resume<Job>(backend, &saved, 5, 8, nullptr, 0), part_of(undisturbed, 5));
+  if constexpr (!std::is_void_v<Other>)
+    expect_near(resume<Other>(threads{}, &saved, 5, 8, nullptr, 0), part_of(undisturbed, 5));
+}
+TEST(Delayed, GoesOnFromASavedState) {
+  expect_goes_on<job<data_parallel<2, delayed<1>, buckets<1>>>, job<of_blocks>>(threads{});
+  expect_goes_on<job<of_blocks>, job<data_parallel<1, delayed<1>>>>(threads{});
+  expect_goes_on<tied_job<data_parallel<4, within<2>, zero<2>, delayed<1>, buckets<1>>>,
+                 tied_job<data_parallel<2, zero<1>, delayed<1>>>>(threads{});
+  expect_goes_on<job<hybrid<pipeline<2>, data_parallel<2, delayed<1>>, small_gpt::tp2_sharded>>,
+                 job<of_blocks>>(threads{});
+  expect_goes_on<job<of_blocks, precision<plait::bfloat16, float>>, void>(threads{});
+}
+// Without pending gradients there are none to save.
+TEST(Delayed, AStateWithoutPendingGradientsHasNoTensorsOfThem) {
+  using with = job<data_parallel<2, delayed<1>>>;
+  whole_states::states saved;
+  std::mutex lock;
+  train_with<with>(threads{}, 6, options(), [&](auto& trainer, auto&, int step) {
+    if (step != 3) return;
+    trainer.after_steps();
+    whole_states::save(*trainer.state(), saved, lock);
+    for (auto const& tensor : trainer.state()->tensors())
+      EXPECT_EQ(tensor.name.find("pending"), std::string::npos) << tensor.name;
+  });
+  EXPECT_FALSE(saved.tensors.contains("ln_f.weight.pending_gradient"));
+  auto const text = small_gpt::text();
+  launch<with>(threads{}, [&](auto& rank) {
+    auto trainer = plait::trainer<with>(rank, optimizer, options());
+    auto all = batches(text, global_batch<batch>{}, rank, {.epochs = 0});
+    whole_states::load<double>(*trainer.state(), saved);
+    EXPECT_EQ(trainer.step(all.at(4)).gradient_step, -1);
+    EXPECT_EQ(trainer.step(all.at(5)).gradient_step, 4);
+  });
+}
+
+// --- steps that are not finite
+
+struct numbers_of_steps {
+  std::vector<std::int64_t> gradient_steps, skipped;
+  std::vector<bool> are_finite;
+  tensors weights;
+  std::string problem;
+};
+/// Trains with a rate that makes the second update useless.
+template <class Policy>
+numbers_of_steps overflow(trainer_options::not_finite how) {
+  numbers_of_steps out;
+  auto const text = small_gpt::text();
+  try {
+    launch<job<Policy>>(threads{}, [&](auto& rank) {
+      auto trainer = plait::trainer<job<Policy>>(
+          rank, sgd{.learning_rate = 1},
+          {.rate = [](std::int64_t step) { return step == 2 ? 1e200 : 0.01; },
+           .rate_above_1 = true,
+           .on_not_finite = how});
+      auto all = batches(text, global_batch<batch>{}, rank, {.epochs = 0});
+      try {
+        for (std::uint64_t step = 0; step < 6; ++step) {
+          auto const report = trainer.step(all.at(step));
+          if (!rank.is_root()) continue;
+          out.gradient_steps.push_back(report.gradient_step);
+          out.skipped.push_back(report.skipped);
+          out.are_finite.push_back(std::isfinite(report.loss));
+        }
+      } catch (not_finite_error const&) {
+        trainer.export_parameters(into<double>(out.weights));
+        throw;
+      }
+      trainer.export_parameters(into<double>(out.weights));
+    });
+  } catch (not_finite_error const& e) {
+    out.problem = e.what();
+  }
+  return out;
+}
+double greatest(tensors const& of) {
+  double most = 0;
+  for (auto const& [name, values] : of)
+    for (double const value : values) most = std::max(most, std::abs(value));
+  return most;
+}
+TEST(Delayed, GradientsOfASkippedStepAreNotApplied) {
+  using enum trainer_options::not_finite;
+  auto const expected = overflow<data_parallel<1, delayed<1>>>(skip);
+  EXPECT_EQ(expected.are_finite, (std::vector<bool>{true, true, true, false, false, false}));
+  // Step 3 still applies the gradients of step 2.
+  EXPECT_EQ(expected.gradient_steps, (std::vector<std::int64_t>{-1, 0, 1, 2, -1, -1}));
+  EXPECT_EQ(expected.skipped, (std::vector<std::int64_t>{0, 0, 0, 1, 2, 3}));
+  auto const got = overflow<hybrid<pipeline<2>, data_parallel<2, zero<1>, delayed<1>>>>(skip);
+  EXPECT_EQ(got.gradient_steps, expected.gradient_steps);
+  EXPECT_EQ(got.skipped, expected.skipped);
+  expect_near(got.weights, expected.weights, 1e-10 * greatest(expected.weights));
+}
+TEST(Delayed, AJobEndsAtTheStepWhoseLossIsNotFinite) {
+  using enum trainer_options::not_finite;
+  auto const got = overflow<data_parallel<2, zero<1>, delayed<1>>>(stop);
+  EXPECT_EQ(got.problem.find("trainer: step 3: the loss is "), 0u) << got.problem;
+  EXPECT_NE(got.problem.find("the first layer whose output is not finite is"), std::string::npos)
+      << got.problem;
+  EXPECT_EQ(got.gradient_steps.size(), 3u);
+  // The weights are those with which the step has computed its loss.
+  auto const before = overflow<data_parallel<1, delayed<1>>>(stop);
+  expect_near(got.weights, before.weights, 1e-10 * greatest(before.weights));
 }
 
 // --- the calls of a step
@@ -234,10 +522,10 @@ void expect_calls_of_the_list() {
     }
     for (std::uint64_t const step : {1, 2}) {
       trainer.step(all.at(step));
-      EXPECT_EQ(expected_calls::lines_of(log),
-                expected_calls::expansion<Job>(rank.grid(), rank.coordinates(), load,
-                                               job_part::training)
-                    .lines())
+      EXPECT_EQ(
+          expected_calls::lines_of(log),
+          expected_calls::expansion<Job>(rank.grid(), rank.coordinates(), load, job_part::training)
+              .lines())
           << "step " << step << " on rank " << rank.world_rank();
       log.clear();
       if (step == 1) plait_test::expect_planned_bytes<Job>(rank, load);
@@ -250,8 +538,203 @@ TEST(Delayed, CallsFollowTheList) {
   expect_calls_of_the_list<tied_job<data_parallel<2, zero<1>, delayed<1>, buckets<1>>>>();
   expect_calls_of_the_list<tied_job<data_parallel<2, zero<2>, delayed<1>, buckets<1>>>>();
   expect_calls_of_the_list<job<data_parallel<4, within<2>, zero<2>, delayed<1>, buckets<1>>>>();
-  expect_calls_of_the_list<job<hybrid<pipeline<2>, data_parallel<2, delayed<1>>,
-                                      small_gpt::tp2_sharded>>>();
+  expect_calls_of_the_list<
+      job<hybrid<pipeline<2>, data_parallel<2, delayed<1>>, small_gpt::tp2_sharded>>>();
+}
+
+// --- a gradient that is not finite, although the loss is
+
+struct broken_above_1000 {
+  template <class T>
+  static T value(T x, T target) {
+    return (x - target) * (x - target);
+  }
+  template <class T>
+  static T slope(T x, T target) {
+    return target > 1000 ? std::numeric_limits<T>::quiet_NaN() : 2 * (x - target);
+  }
+};
+using broken_model =
+    objective<named<"only", nn::linear<4, 1>>, nn::elementwise_loss<1, broken_above_1000>>;
+struct broken_job : parallel<broken_model, data_parallel<2, zero<1>, delayed<1>>, double> {};
+
+/// Calls action(trainer, batches), where the gradients of batch 1 are not finite.
+void with_broken_batch(trainer_options const& how, auto action) {
+  launch<broken_job>(threads{}, [&](auto& rank) {
+    std::vector<double> inputs(16 * 4), targets(16);
+    for (std::size_t i = 0; i < inputs.size(); ++i) inputs[i] = double(i % 7) - 3;
+    targets[5] = 1e4;
+    in_memory<double, double> const data(std::move(inputs), std::move(targets), 4, 1);
+    auto trainer = plait::trainer<broken_job>(rank, sgd{.learning_rate = 0.1}, how);
+    auto from = batches(data, global_batch<4>{}, rank, {.how = sample_order::sequential});
+    action(trainer, from);
+  });
+}
+TEST(Delayed, GradientsThatAreNotFiniteAreLeftOutWhenTheyWouldBeApplied) {
+  with_broken_batch(
+      {.on_not_finite = trainer_options::not_finite::skip}, [](auto& trainer, auto& from) {
+        EXPECT_EQ(trainer.step(from.at(0)).gradient_step, -1);
+        auto const broken = trainer.step(from.at(1));  // applies the gradients of step 0
+        EXPECT_TRUE(std::isfinite(broken.loss) && std::isfinite(broken.gradient_norm));
+        EXPECT_EQ(broken.skipped, 0);
+        auto const next = trainer.step(from.at(2));
+        EXPECT_TRUE(std::isnan(next.gradient_norm));
+        EXPECT_EQ(next.gradient_step, 1);
+        EXPECT_EQ(next.skipped, 1);
+        auto const after = trainer.step(from.at(3));
+        EXPECT_TRUE(std::isfinite(after.gradient_norm));
+        EXPECT_EQ(after.gradient_step, 2);
+        EXPECT_EQ(after.skipped, 1);
+      });
+}
+TEST(Delayed, TheStepOfGradientsThatAreNotFiniteIsNamed) {
+  auto const message_of = [](auto action) -> std::string {
+    try {
+      with_broken_batch({.clip = 1}, [&](auto& trainer, auto& from) {
+        trainer.step(from.at(0));
+        trainer.step(from.at(1));
+        action(trainer, from);
+      });
+    } catch (not_finite_error const& e) {
+      return e.what();
+    }
+    return "";
+  };
+  auto const in_a_step = message_of([](auto& trainer, auto& from) { trainer.step(from.at(2)); });
+  EXPECT_EQ(in_a_step.find(
+                "trainer: step 2: the norm of the gradients of step 1, which it applies, is nan"),
+            0u)
+      << in_a_step;
+  auto const between = message_of([](auto& trainer, auto& from) { trainer.evaluate(from.at(2)); });
+  EXPECT_NE(between.find("the norm of the gradients of step 1 is not finite"), std::string::npos)
+      << between;
+}
+
+// --- simulated devices
+
+template <class Job>
+void expect_no_race(std::uint64_t seeds, int data_ranks) {
+  auto const run = [&](auto const& backend) { return train<Job>(backend, 3, 2); };
+  auto const expected = run(threads{.data_ranks = data_ranks});
+  simulated_statistics statistics;
+  for (std::uint64_t seed = 0; seed < plait_test::event_orders(seeds); ++seed)
+    ASSERT_EQ(run(simulated{.data_ranks = data_ranks, .seed = seed, .statistics = &statistics}),
+              expected)
+        << seed;
+  auto const list =
+      transfers_of<typename Job::plan_type>(0, {.data_ranks = data_ranks}, job_part::training);
+  auto const place_of = [&](int site) {
+    int const row = row_of_site(site);
+    return row >= 0 && row < int(list.size()) ? list[std::size_t(row)].place
+                                              : transfer_place::consistency;
+  };
+  int waits_for_pending = 0;
+  for (auto const& site : statistics.sites) {
+    if (site.where != wait_site::part::step) continue;
+    // The host has waited for a step, and waits for the data that it reads. Messages within layers
+    // have waited for earlier computations, as rows of tied uses do.
+    if (site.awaited % (1 << 16) == int(operation_kind::send) ||
+        site.waiting % (1 << 16) == int(operation_kind::read) ||
+        place_of(site.waiting) == transfer_place::activation_edge ||
+        place_of(site.waiting) == transfer_place::gradient_edge ||
+        place_of(site.waiting) == transfer_place::ties)
+      continue;
+    // A stage without the loss only has zeros for it, which no forward writes.
+    if (place_of(site.waiting) == transfer_place::loss && Job::plan_type::stages > 1) continue;
+    if (place_of(site.awaited) == transfer_place::gradients) ++waits_for_pending;
+    EXPECT_THROW(run(simulated{.data_ranks = data_ranks, .without = site}), race_error)
+        << to_string(site);
+  }
+  EXPECT_GT(waits_for_pending, 0);
+}
+TEST(DelayedSimulated, HasNoRaceAndNoWaitTooMany) {
+  expect_no_race<small_job<data_parallel<at_launch, delayed<1>, buckets<1>>>>(20, 2);
+  expect_no_race<small_job<data_parallel<at_launch, zero<1>, delayed<1>, buckets<1>>>>(20, 2);
+  expect_no_race<small_job<data_parallel<4, within<2>, zero<2>, delayed<1>, buckets<1>>>>(20, 4);
+  expect_no_race<staged_job<hybrid<pipeline<2, one_forward_one_backward, cut_at<2>>,
+                                   data_parallel<2, delayed<1>>, small_gpt::tp2_sharded>>>(20, 2);
+}
+
+// --- programs that are wrong
+
+using faulty_job = small_job<data_parallel<2, delayed<1>, buckets<1>>>;
+
+/// Runs two steps, the second by a program; returns the weights and the norm of each rank.
+std::vector<std::vector<double>> steps_by(levels::listed_program const& with, auto const& backend) {
+  std::vector<std::vector<double>> out(2);
+  auto const text = small_gpt::text();
+  launch<faulty_job>(backend, [&](auto& rank) {
+    using rank_type = std::remove_cvref_t<decltype(rank)>;
+    plait::execution::trainer_parts<faulty_job, rank_type, sgd> parts(
+        rank, sgd{.learning_rate = 0.1}, {.clip = 0.01});
+    parts.set_up();
+    auto all = batches(text, global_batch<batch>{}, rank, {.microbatches = 2});
+    auto const mine = parts.calls();
+    auto& of_rank = out[std::size_t(rank.world_rank())];
+    {
+      auto const first = all.at(0);
+      auto frame = parts.begin(first, plait::execution::trainer_program::first_step);
+      parts.executor.run(
+          parts.executor.passes.program(plait::execution::trainer_program::first_step), frame);
+      parts.read_report();
+    }
+    plait::execution::step_executor<rank_type> program(rank, with.list, with.program);
+    for (std::uint64_t step = 1; step < 3; ++step) {
+      auto const next = all.at(step);
+      auto frame = parts.begin(next, plait::execution::trainer_program::whole_step);
+      parts.executor.run(program, frame);
+      of_rank.push_back(parts.read_report().gradient_norm);
+    }
+    std::vector<double> weights(parts.store.layout().kept_count());
+    rank.device().download(parts.store.compute_parameters(), weights.data(),
+                           weights.size() * sizeof(double));
+    rank.device().synchronize();
+    of_rank.insert(of_rank.end(), weights.begin(), weights.end());
+  });
+  return out;
+}
+TEST(DelayedMutants, AreFound) {
+  auto const right = levels::listed_program::of<faulty_job::plan_type>(faulty_job::plan_type::grid);
+  auto const expected = steps_by(right, threads{});
+  EXPECT_EQ(expected[0], expected[1]);
+  EXPECT_EQ(steps_by(right, simulated{}), expected);
+  auto const row = [&](int which) {
+    return right.find(operation_kind::row, transfer_place::gradients, which);
+  };
+  auto const kind = [&](operation_kind what) { return right.find(what, {}, 0); };
+  EXPECT_LT(row(0), kind(operation_kind::forward));
+  auto const expect_found = [&](char const* name, auto change) {
+    auto changed = right;
+    change(changed);
+    EXPECT_NE(steps_by(changed, threads{}), expected) << name;
+  };
+  expect_found("a bucket left out", [&](auto& of) { of.erase(row(1)); });
+  expect_found("a bucket doubled", [&](auto& of) {
+    auto const at = std::ptrdiff_t(row(1));
+    of.program.operations.insert(of.program.operations.begin() + at, of.program.operations[row(1)]);
+    of.program.touched.insert(of.program.touched.begin() + at, of.program.touched[row(1)]);
+  });
+  expect_found("gradients not handed over",
+               [&](auto& of) { of.erase(kind(operation_kind::hand_over)); });
+  expect_found("gradients handed over before the update", [&](auto& of) {
+    of.move(kind(operation_kind::hand_over), kind(operation_kind::square));
+  });
+  expect_found("gradients handed over before tied uses are added", [&](auto& of) {
+    auto const add = kind(operation_kind::add);
+    of.move(kind(operation_kind::update), add);
+    of.move(kind(operation_kind::hand_over), add + 1);
+  });
+  expect_found("a bucket reduced after the update",
+               [&](auto& of) { of.move(row(0), kind(operation_kind::update)); });
+  // The norm, the update and the copy together wait for the reduction: without all three waits
+  // there is a race.
+  auto changed = right;
+  for (auto const what :
+       {operation_kind::square, operation_kind::update, operation_kind::hand_over}) {
+    changed.program.touched[kind(what)].reads.clear();
+    changed.program.touched[kind(what)].writes.clear();
+  }
+  EXPECT_THROW(steps_by(changed, simulated{}), race_error);
 }
 
 }  // namespace

@@ -336,6 +336,8 @@ class trainer_parts {
   /// repeat the forward of the step, to find the first layer whose output is not finite. All ranks
   /// then throw the same not_finite_error, which names this layer.
   [[noreturn]] [[gnu::cold]] void end_at_nan(batch_type const& batch, step_report const& report) {
+    // The gradients of this step have replaced the pending gradients.
+    pending_.are_due = pending_.are_sums = false;
     auto with = executor.frame_of(passes_for(batch, false), batch, context_for(batch, true));
     forward_watch watch;
     with.frame.watch = &watch;
