@@ -144,6 +144,9 @@ using dp4_bf16 = plait::data_parallel<4, plait::compressed<plait::bfloat16>>;
 // as fast.
 using dp2_shares3_1 = plait::data_parallel<2, plait::shares<3, 1>>;
 
+// Each step applies the gradients of the step before.
+using dp2_delayed = plait::data_parallel<2, plait::delayed<1>>;
+
 // Tensor parallelism in which the activations between the layers are cut by positions (sequence
 // parallelism).
 using tp2_sharded = plait::tensor_parallel<2, plait::sequence::sharded>;

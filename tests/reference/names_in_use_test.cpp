@@ -545,6 +545,10 @@ struct late
     : plait::parallel<objective, plait::data_parallel<4, plait::buckets<plait::at_end>>> {
 };
 // example-end
+// example-begin delayed
+struct beside_a_step
+    : plait::parallel<objective, plait::data_parallel<4, plait::delayed<1>>> {};
+// example-end
 // example-begin tensor_parallel
 struct halves : plait::parallel<objective, plait::tensor_parallel<2>> {
 };  // each rank computes half of each layer
