@@ -232,7 +232,7 @@ template <class Plan>
   auto const grid = Plan::grid_for(load);
   text_table table;
   table.add({"stage", "layers", "calls", "bytes of each",
-             Plan::delays ? "reduced beside" : "reduced behind the backward of"});
+             Plan::delays ? "reduced during" : "reduced behind the backward of"});
   int rows = 0;
   for (int stage = 0; stage < Plan::stages; ++stage) {
     auto const list = transfers_of<Plan>(stage, load, job_part::training);
@@ -413,6 +413,7 @@ template <class Plan>
   if (Plan::slices > 0) out += concat({explain_slices<Plan>(grid), "\n"});
   if constexpr (Plan::slicing.has_shares())
     out += concat({explain_shares<Plan>(Plan::as_asked(load)), "\n"});
+  if (Plan::delays) out += "delayed: each step applies the gradients of the step before\n\n";
   out += concat({"layers\n", explain_steps<Plan>(load), "\n"});
   out += explain_sums_over_samples<Plan>(microbatches);
   if (Plan::stages > 1) {

@@ -215,7 +215,7 @@ struct shares {
 };
 
 /// Makes each step apply the gradients of the step before. The reduction of these gradients then
-/// runs beside all passes of the step, which do not need its result, so a slow link costs time only
+/// runs during all passes of the step, which do not need its result, so a slow link costs time only
 /// if the reduction takes longer than a whole step computes. The result is the result of a serial
 /// program with the same delay: `data_parallel<1, delayed<1>>` computes it on one rank.
 ///
@@ -429,7 +429,7 @@ struct data_parallel : detail::data_axes<Ranks, detail::data_options<Options...>
                 "once");
   static_assert(!(detail::is_delay<Options> || ...) || !(detail::keeps_blocks_of<Options> || ...),
                 "data_parallel<Ranks, zero<3>, delayed<1>>: zero<3> gathers parameters and sums "
-                "gradients within all passes, so almost nothing is left to run beside a later "
+                "gradients within all passes, so almost nothing is left for a later "
                 "step; write zero<1> or zero<2>, or leave delayed out");
   /// True if `Options` contains `buckets<...>`.
   static constexpr bool says_buckets = (ext::bucket_size<Options> || ...);

@@ -64,7 +64,7 @@ using model =
                nn::gelu<48>, named<"last", nn::linear<48, 4>>>;
 // The gradients of each layer are reduced while the backward continues.
 using in_buckets = data_parallel<2, buckets<1>>;
-// The gradients of the step before are reduced beside all passes.
+// The gradients of the step before are reduced during all passes.
 using late = data_parallel<2, zero<1>, buckets<1>, delayed<1>>;
 // A plan for any number of ranks; with threads it has three.
 using any_ranks = data_parallel<at_launch, zero<1>, buckets<1>>;
