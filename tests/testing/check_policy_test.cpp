@@ -56,6 +56,12 @@ TEST(CheckPolicy, PlaitsOwnPass) {
   EXPECT_EQ(report.checked.size(), 2u);
 }
 
+TEST(CheckPolicy, DelayedUpdatesAreComparedWithDelayedUpdates) {
+  auto const report =
+      plait::testing::check_policy<hybrid<pipeline<2>, data_parallel<2, zero<1>, delayed<1>>>>();
+  EXPECT_TRUE(report.passed()) << report.text();
+}
+
 TEST(CheckPolicy, APolicyOfOnesOwnInAHybrid) {
   // example-begin check
   using mine = plait::hybrid<plait::pipeline<2>, plait::data_parallel<2>, sharded_replicas<2>>;

@@ -181,7 +181,7 @@ class trainer_on {
     auto with = of_.begin(batch, trainer_program::only_gradients);
     of_.executor.run(of_.executor.passes.program(trainer_program::only_gradients), with);
     auto const report = of_.read_report();
-    of_.set_pending_sums(false);
+    if constexpr (plan::delays) of_.set_pending_sums(false);
     return report;
   }
 
