@@ -523,6 +523,11 @@ struct plan {
   static constexpr bool sums_over_samples = planning::sums_over_samples(tree);
   static constexpr bool has_frozen = count_tensors(code, entries, one_if_frozen) > 0;
   static constexpr bool has_buffers = count_tensors(code, entries, one_if_buffer) > 0;
+  static_assert(
+      !delays || gradient_bytes <= parameter_bytes,
+      "data_parallel<..., delayed<1>>: the job keeps its parameters in bfloat16, in whose "
+      "type checkpoints are read, so the gradients of the step before would be rounded; "
+      "write precision<bfloat16, float>, which keeps parameters in float");
   static_assert(!delays || !has_buffers,
                 "data_parallel<..., delayed<1>>: a layer has buffers, such as the running mean of "
                 "nn::batch_norm; their new values are reduced with the gradients and would be a "
