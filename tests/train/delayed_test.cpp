@@ -234,6 +234,22 @@ TEST(Delayed, IsThatUnderSeveralAxes) {
           threads{.data_ranks = 3}, 20, 1),
       expected);
 }
+// Rounded gradients of the step before are exchanged in the rooms of the arena of gradients, which
+// no pass touches.
+TEST(Delayed, WorksWithRoundedGradients) {
+  using rounded = compressed<plait::bfloat16>;
+  auto const expected = train<job<data_parallel<2, delayed<1>>>>(threads{}, 6, 2);
+  auto const near = [&]<class Policy>(Policy) {
+    auto const got = train<job<Policy>>(threads{}, 6, 2);
+    EXPECT_EQ(got.gradient_steps, expected.gradient_steps);
+    for (std::size_t i = 0; i < expected.losses.size(); ++i) {
+      EXPECT_NEAR(got.losses[i], expected.losses[i], 1e-3) << "step " << i;
+      EXPECT_NEAR(got.norms[i], expected.norms[i], 1e-2) << "step " << i;
+    }
+  };
+  near(data_parallel<2, delayed<1>, rounded, buckets<1>>{});
+  near(data_parallel<2, zero<1>, delayed<1>, rounded>{});
+}
 // Two uses of one table on a stage, padding, and frozen layers.
 TEST(Delayed, IsThatForTiedAndFrozenLayers) {
   auto const& expected = by_hand<tied_job, 8>();
@@ -542,6 +558,7 @@ TEST(Delayed, CallsFollowTheList) {
   expect_calls_of_the_list<job<data_parallel<2, delayed<1>, buckets<1>>>>();
   expect_calls_of_the_list<tied_job<data_parallel<2, zero<1>, delayed<1>, buckets<1>>>>();
   expect_calls_of_the_list<tied_job<data_parallel<2, zero<2>, delayed<1>, buckets<1>>>>();
+  expect_calls_of_the_list<job<data_parallel<2, delayed<1>, compressed<float8>>>>();
   expect_calls_of_the_list<job<data_parallel<4, within<2>, zero<2>, delayed<1>, buckets<1>>>>();
   expect_calls_of_the_list<
       job<hybrid<pipeline<2>, data_parallel<2, delayed<1>>, small_gpt::tp2_sharded>>>();
@@ -659,6 +676,8 @@ void expect_no_race(std::uint64_t seeds, int data_ranks) {
 TEST(DelayedSimulated, HasNoRaceAndNoWaitTooMany) {
   expect_no_race<small_job<data_parallel<at_launch, delayed<1>, buckets<1>>>>(20, 2);
   expect_no_race<small_job<data_parallel<at_launch, zero<1>, delayed<1>, buckets<1>>>>(20, 2);
+  expect_no_race<small_job<data_parallel<at_launch, compressed<plait::bfloat16>, delayed<1>>>>(5,
+                                                                                               2);
   expect_no_race<small_job<data_parallel<4, within<2>, zero<2>, delayed<1>, buckets<1>>>>(20, 4);
   expect_no_race<
       staged_job<hybrid<stages_of_two, data_parallel<2, delayed<1>>, small_gpt::tp2_sharded>>>(20,

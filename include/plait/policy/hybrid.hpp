@@ -247,17 +247,18 @@ template <class P>
   if (ranks == 0 || traits::grid().has(axis::replica))
     return "`.owned = plait::shard<plait::dim::elements>` in the `parameters` of each policy whose "
            "ranks have samples of their own (zero<1> in data_parallel)";
-  std::string buckets;
+  std::string options;
   if constexpr (requires { data::says_buckets; })
     if (data::says_buckets)
-      buckets = concat(
+      options = concat(
           {", buckets<",
            (data::bucket_bytes > 0 ? std::to_string(data::bucket_bytes) : "plait::at_end"), ">"});
   std::string shares;
   if constexpr (ranks != 0) shares = text_of_shares(data::shares);
   return concat({"data_parallel<",
                  (ranks == at_launch ? "plait::at_launch" : std::to_string(ranks)), ", zero<1>",
-                 buckets, (shares.empty() ? "" : ", "), shares, ">"});
+                 options, (shares.empty() ? "" : ", "), shares,
+                 (delays_updates<P>() ? ", delayed<1>>" : ">")});
 }
 
 }  // namespace plait::detail
