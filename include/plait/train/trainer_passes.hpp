@@ -155,9 +155,10 @@ class trainer_passes {
             : evaluation_timetable<typename plan::schedule_type, plan::stages>(load.microbatches);
     if constexpr (plan::stages > 1 || !is_proved_by_tests<typename plan::schedule_type>)
       require_proven(table);
-    here.operations = std::move(table.stages[std::size_t(rank_.stage())]);
-    detail::allocate_for_plan(rank_, plan::memory(rank_.stage(), load), [&]() -> auto& {
-      std::size_t const bytes = plan::arena_for(rank_.stage(), load).total_bytes;
+    int const stage = rank_.stage();
+    here.operations = std::move(table.stages[std::size_t(stage)]);
+    detail::allocate_for_plan(rank_, plan::memory(stage, load), [&]() -> auto& {
+      std::size_t const bytes = plan::arena_for(stage, load).total_bytes;
       if (activations_.size() <
           bytes) {  // destroys the passes first, because they use the old arena
         training_.passes.reset();
