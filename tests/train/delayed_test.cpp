@@ -328,6 +328,12 @@ TEST(Delayed, AppliesPendingGradientsWhereParametersAreRead) {
   EXPECT_EQ(seen.size(), 4u);
 }
 
+TEST(Delayed, WorksWithUnequalShares) {
+  using uneven = data_parallel<2, shares<3, 1>, delayed<1>>;
+  expect_near(train_with<job<uneven>>(threads{}, 8, options(), [](auto&, auto&, int) {}),
+              train_by_hand<job>(8));
+}
+
 TEST(Delayed, ExportsTheGradientsOfTheLastStepAndOfABatch) {
   auto const expected = train_by_hand<job>(8, {5});
   tensors of_step, of_batch, again;
