@@ -60,9 +60,10 @@ struct rounded_block<float8> {
   /// finite, and 0 if all are 0. The factor of other numbers is a normal number, so that the
   /// quotient of a number and the factor is at most 448.
   [[nodiscard]] PLAIT_HOST_DEVICE static float scale_of(float largest) {
-    constexpr float greatest = 448, least = std::numeric_limits<float>::min();
-    if (!(largest <= std::numeric_limits<float>::max()))
-      return std::numeric_limits<float>::quiet_NaN();
+    using limits = std::numeric_limits<float>;
+    constexpr float greatest = 448, least = limits::min(), most = limits::max(),
+                    not_finite = limits::quiet_NaN();
+    if (!(largest <= most)) return not_finite;
     float const quotient = largest / greatest;
     return largest == 0 ? 0.0f : quotient < least ? least : quotient;
   }
