@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <type_traits>
 
 #include "plait/core/bfloat16.hpp"
@@ -60,10 +59,9 @@ struct rounded_block<float8> {
   /// finite, and 0 if all are 0. The factor of other numbers is a normal number, so that the
   /// quotient of a number and the factor is at most 448.
   [[nodiscard]] PLAIT_HOST_DEVICE static float scale_of(float largest) {
-    using limits = std::numeric_limits<float>;
-    constexpr float greatest = 448, least = limits::min(), most = limits::max(),
-                    not_finite = limits::quiet_NaN();
-    if (!(largest <= most)) return not_finite;
+    // The least normal float, and the greatest float. Device code cannot call numeric_limits.
+    constexpr float greatest = 448, least = 0x1p-126f, most = 0x1.fffffep127f;
+    if (!(largest <= most)) return __builtin_bit_cast(float, 0x7FC00000u);  // NaN
     float const quotient = largest / greatest;
     return largest == 0 ? 0.0f : quotient < least ? least : quotient;
   }
