@@ -217,10 +217,13 @@ inline void check_batch(options const& wanted, entry const& job) {
   }
   auto const microbatches = wanted.microbatches > 0 ? wanted.microbatches : job.stages;
   if (wanted.batch % (job.parts * microbatches) != 0)
-    throw plait::input_error("--batch " + std::to_string(wanted.batch) +
-                             " cannot be divided equally over " + std::to_string(job.parts) +
-                             (job.parts == job.data_ranks ? " data ranks" : " shares") + " with " +
-                             std::to_string(microbatches) + " microbatches each");
+    throw plait::input_error(
+        "--batch " + std::to_string(wanted.batch) +
+        (job.parts == job.data_ranks
+             ? " cannot be divided equally over " + std::to_string(job.data_ranks) +
+                   " data ranks with " + std::to_string(microbatches) + " microbatches each"
+             : " is not a multiple of the sum of the shares (" + std::to_string(job.parts) +
+                   ") times the microbatches (" + std::to_string(microbatches) + ")"));
 }
 
 /// Returns the project's own documents and headers, in a fixed order; they are the default training

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Gradients that data ranks cannot send in this way.
-// first: compressed<Element>: Element is not a type that is narrower than gradients
+// first: compressed<Element>: Element is neither bfloat16 nor float8
 // first: data_parallel<Ranks, Options...>: two options set the type in which gradients are sent
 // first: reproducible<Slices> with compressed<Element>: reproducible adds up the sums of slices
 // first: this plan has two policies whose parameter rules name different forms of gradients

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Jobs whose updates cannot be delayed.
-// first: reproducible<Slices> with delayed<1>: ranks exchange sums of slices
+// first: reproducible<Slices> with delayed<1>: reproducible exchanges sums straight from
 // first: data_parallel<..., delayed<1>>: the job keeps its parameters in bfloat16
 // first: data_parallel<..., delayed<1>>: a layer has buffers
 // first: step_trace: the job has delayed<1>

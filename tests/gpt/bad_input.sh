@@ -87,7 +87,7 @@ refused "--attention is own or cudnn, got 'fast'" --attention fast
 refused "--attention cudnn needs --backend cuda and --precision bfloat16" --attention cudnn --backend cuda
 refused "--attention cudnn needs --backend cuda and --precision bfloat16" --attention cudnn --precision bfloat16
 refused "--batch 7 cannot be divided equally over 2 data ranks" --plan dp2 --batch 7
-refused "--batch 6 cannot be divided equally over 4 shares with 1 microbatches each" --plan dp2.shares3_1 --batch 6
+refused "--batch 6 is not a multiple of the sum of the shares (4) times the microbatches (1)" --plan dp2.shares3_1 --batch 6
 refused "--batch 6 cannot be divided equally over 1 data ranks with 4 microbatches each" --plan pp4 --batch 6
 refused "--batch 4 cannot be divided equally" --batch 4 --microbatches 3
 refused "--batch 1000000 is more than" --data "$text" --batch 1000000

@@ -254,7 +254,7 @@ TEST(BlockExchangeOfIntegers, HasTheBitsOfTheSum) {
   });
 }
 
-// A block of 1 MiB for all ranks together, in words of 4 bytes.
+// A rank sends at most 1 MiB to all ranks together in one call.
 TEST(BlockExchangeRooms, AreAtMostAMebibyteEach) {
   using wide =
       objective<sequential<nn::linear<1024, 2048>, nn::linear<2048, 64>>, nn::cross_entropy<64>>;

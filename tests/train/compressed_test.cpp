@@ -116,8 +116,8 @@ TEST(Compressed, AllRanksHaveTheSameBitsAfterEachStep) {
   expect_equal(parameters_of_ranks<job<groups, float>>(threads{.data_ranks = 4}, 4));
 }
 
-// Every level rounds the same numbers, so that the bits of one microbatch are equal without
-// clipping; whole sums are rounded once more.
+// With one microbatch and no clipping, all levels round the same numbers. data_parallel without
+// zero is left out, because it also rounds the sums.
 TEST(Compressed, LevelsOfZeroHaveTheSameBits) {
   settings const one{1, 0, 4};
   auto const expected =
@@ -144,7 +144,7 @@ TEST(Compressed, WorksOnAllAxes) {
         0.03);
 }
 
-// The exact share of the bytes: blocks are whole, so nothing is added.
+// Blocks have no padding, so the ratio of bytes is exact.
 TEST(Compressed, SendsTheBytesOfItsType) {
   workload const load{.rows = small_gpt::length};
   auto const bytes = [&]<class Policy>(Policy) {
@@ -206,7 +206,7 @@ void expect_no_race(std::uint64_t seeds) {
       0, {.rows = small_gpt::length, .data_ranks = 2}, job_part::training);
   int sites = 0;
   for (auto const& site : statistics.sites) {
-    // Waits for a row with rounded gradients, and of such a row.
+    // Waits before and after rows with rounded gradients.
     auto const is_exchange = [&](int number) {
       int const row = row_of_site(number);
       return row >= 0 && list[std::size_t(row)].element == transfer_element::word;

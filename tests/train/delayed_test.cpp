@@ -36,8 +36,8 @@ using namespace plait::ext;
 using namespace plait::planning;
 using tensors = std::map<std::string, std::vector<double>>;
 
-// A GPT without dropout, which the serial program could not repeat: it computes all of its
-// gradients in step 0.
+// Dropout depends on the step, and the serial program computes all gradients in step 0, so this GPT
+// has no dropout.
 using plain_model =
     objective<sequential<named<"wte", nn::embedding<small_gpt::vocabulary, small_gpt::width>>,
                          named<"wpe", nn::positions<small_gpt::length, small_gpt::width>>,
@@ -216,7 +216,7 @@ TEST(Delayed, IsASerialProgramWithTheSameDelay) {
   expect_near(train<job<data_parallel<2, zero<2>, buckets<1>, delayed<1>>>>(threads{}, 20, 3),
               expected);
 }
-TEST(Delayed, IsThatUnderSeveralAxes) {
+TEST(Delayed, EqualsSerialUnderSeveralAxes) {
   using stages = pipeline<2>;
   auto const& expected = by_hand<job>();
   expect_near(
@@ -251,7 +251,7 @@ TEST(Delayed, WorksWithRoundedGradients) {
   near(data_parallel<2, zero<1>, delayed<1>, rounded>{});
 }
 // Two uses of one table on a stage, padding, and frozen layers.
-TEST(Delayed, IsThatForTiedAndFrozenLayers) {
+TEST(Delayed, EqualsSerialWithTiedAndFrozenLayers) {
   auto const& expected = by_hand<tied_job, 8>();
   expect_near(
       train<tied_job<data_parallel<2, zero_of_matrices<1>, delayed<1>, buckets<1>>>>(threads{}, 8),

@@ -309,8 +309,8 @@ void expect_refused(std::string const& words, auto const& work) {
 TEST(SharesMistakes, RefuseWhatDoesNotFit) {
   auto const text = small_gpt::text();
   expect_refused(
-      "global_batch: 20 samples cannot be divided equally into the 8 microbatches of shares<3, 1>, "
-      "which are 2 for each of the 4 parts that the shares add up to",
+      "global_batch: 20 samples are not a multiple of 8, the sum of shares<3, 1> (4) times "
+      ".microbatches (2); choose a multiple of 8, or another .microbatches",
       [&] {
         launch<three_to_one>(threads{}, [&](auto& rank) {
           batches(text, global_batch<20>{}, rank, {.microbatches = 2});
@@ -349,7 +349,7 @@ TEST(SharesUse, PredictAndEvaluate) {
     return loss;
   };
   EXPECT_NEAR(loss_of(three_to_one{}), loss_of(job<serial>{}), 1e-12);
-  expect_refused("8 slices cannot be divided equally among 2 data ranks with shares<3, 1>", [&] {
+  expect_refused("predict: the data ranks have different shares of a batch, shares<3, 1>", [&] {
     launch<three_to_one>(threads{}, [&](auto& rank) {
       auto trainer = plait::trainer<three_to_one>(rank, sgd{});
       auto all = batches(text, global_batch<samples_of_batch>{}, rank, {.microbatches = 2});

@@ -26,7 +26,7 @@ struct float8 {
     std::uint32_t const sign = static_cast<std::uint32_t>(bits & 0x80u) << 24;
     // Read as bits of a float, the magnitude has the exponent of float8, which is 120 less.
     float const normal = __builtin_bit_cast(float, (magnitude << 20) + (120u << 23));
-    // Without an exponent, the value is fraction / 512; read as above it is (8 + fraction) / 1024.
+    // A subnormal number is fraction / 512; read as above it is (8 + fraction) / 1024.
     float const value = magnitude < 8 ? (normal - 0x1p-7f) * 2 : normal;
     std::uint32_t const word = __builtin_bit_cast(std::uint32_t, value);
     return __builtin_bit_cast(float, (magnitude == 0x7Fu ? 0x7FC00000u : word) | sign);
@@ -41,7 +41,7 @@ struct float8 {
     // The sum with 2^14, whose last bit has the value 2^-9, rounds to a multiple of 2^-9.
     float const shifted = __builtin_bit_cast(float, magnitude) + 0x1p14f;
     std::uint32_t const small = __builtin_bit_cast(std::uint32_t, shifted) - 0x46800000u;
-    bool const is_small = magnitude < 0x3C800000u;   // 2^-6, the smallest value with an exponent
+    bool const is_small = magnitude < 0x3C800000u;   // 2^-6, the smallest normal value
     bool const is_beyond = magnitude > 0x43E00000u;  // 448
     std::uint32_t code = is_small ? small : is_beyond ? 0x7Eu : normal;
     code = magnitude > 0x7F800000u ? 0x7Fu : code;

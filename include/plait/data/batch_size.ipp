@@ -13,11 +13,9 @@ PLAIT_DECL std::size_t samples_per_share(std::size_t samples, int sum, int micro
                                          std::string const& shares) {
   std::size_t const all = std::size_t(sum) * std::size_t(microbatches);
   if (samples % all != 0 || all > std::size_t{std::numeric_limits<int>::max()})
-    throw input_error({"global_batch: ", samples, " samples cannot be divided equally into the ",
-                       all, " microbatches of ", shares, ", which are ", microbatches,
-                       " for each of the ", sum,
-                       " parts that the shares add up to; choose a batch size that is a multiple "
-                       "of this number of microbatches, or another .microbatches"});
+    throw input_error({"global_batch: ", samples, " samples are not a multiple of ", all,
+                       ", the sum of ", shares, " (", sum, ") times .microbatches (", microbatches,
+                       "); choose a multiple of ", all, ", or another .microbatches"});
   return samples / all;
 }
 

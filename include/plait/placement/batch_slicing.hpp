@@ -13,8 +13,8 @@ namespace plait::ext {
 /// The rule by which a global batch is cut into equal consecutive slices. Each slice is one
 /// microbatch of a data rank, and each data rank has consecutive slices.
 ///
-/// The rule is given by `reproducible`, by `shares`, or by neither: then each rank has as many
-/// slices as the program asks for microbatches. Example: under shares<3, 1> with 2 microbatches
+/// `reproducible` or `shares` sets the rule. Without them, each rank has as many slices as the
+/// program asks for microbatches. Example: under shares<3, 1> with 2 microbatches
 /// there are 8 slices, of which rank 0 has the slices 0 to 5 and rank 1 the slices 6 and 7.
 struct batch_slicing {
   int slices = 0;             ///< number of slices under `reproducible`; 0 without it
@@ -24,7 +24,8 @@ struct batch_slicing {
   /// True if data ranks may have different numbers of slices.
   [[nodiscard]] constexpr bool is_given() const { return slices > 0 || has_shares(); }
 
-  /// The sum of the shares of the data ranks before `rank`; of all ranks for their number.
+  /// Returns the sum of the shares of ranks 0 to rank - 1. If `rank` is the number of ranks, it is
+  /// the sum of all shares.
   [[nodiscard]] constexpr int shares_before(int rank) const {
     int sum = 0;
     for (int r = 0; r < rank; ++r) sum += shares[r];

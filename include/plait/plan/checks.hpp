@@ -265,9 +265,9 @@ template <int Shares, int DataRanks, int Slices, bool SumsMicrobatches, bool Sum
 consteval void check_shares() {
   static_assert(
       Shares == 0 || Shares == DataRanks,
-      "data_parallel<Ranks, shares<...>>: the number of shares is not the number of ranks "
-      "that have samples of their own, along all axes; write one share for each of these "
-      "ranks, and no policy on the replica axis besides data_parallel");
+      "data_parallel<Ranks, shares<...>>: the number of shares is not the number of data ranks of "
+      "the whole mesh, because another policy is on the replica axis; leave that policy out, or "
+      "write data_parallel<Ranks, within<Neighbours>, shares<...>> with Ranks shares");
   static_assert(Shares == 0 || Slices == 0,
                 "data_parallel<Ranks, shares<...>> with reproducible<Slices>: reproducible divides "
                 "its slices among the data ranks itself; leave shares or reproducible out");

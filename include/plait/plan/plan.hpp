@@ -227,9 +227,9 @@ struct plan {
                 "this plan has two policies whose parameter rules name different forms of "
                 "gradients in `sent`; name the same wire_format in both, or in one of them");
   static_assert(slices == 0 || !delays,
-                "reproducible<Slices> with delayed<1>: ranks exchange sums of slices out of the "
-                "accumulators in which the next step, or the next generation of an elastic job, "
-                "already adds up its gradients; leave delayed out, or leave reproducible out");
+                "reproducible<Slices> with delayed<1>: reproducible exchanges sums straight from "
+                "the accumulators, but with delayed<1> the next step would already add up its own "
+                "gradients there; leave delayed out, or leave reproducible out");
   static_assert(slices == 0 || !planning::sums_over_samples(tree),
                 "reproducible<Slices>: a layer sums over all samples of a microbatch, but ranks "
                 "have different numbers of slices, so a rank with fewer slices would not take part "
@@ -525,8 +525,9 @@ struct plan {
   static constexpr bool has_buffers = count_tensors(code, entries, one_if_buffer) > 0;
   static_assert(
       !delays || gradient_bytes <= parameter_bytes,
-      "data_parallel<..., delayed<1>>: the job keeps its parameters in bfloat16, in whose "
-      "type checkpoints are read, so the gradients of the step before would be rounded; "
+      "data_parallel<..., delayed<1>>: the job keeps its parameters in bfloat16. A resumed job "
+      "reads "
+      "a checkpoint in the type of the parameters, so it would round the pending gradients; "
       "write precision<bfloat16, float>, which keeps parameters in float");
   static_assert(!delays || !has_buffers,
                 "data_parallel<..., delayed<1>>: a layer has buffers, such as the running mean of "

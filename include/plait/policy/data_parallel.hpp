@@ -160,14 +160,16 @@ struct within {
 /// rounded sums of all blocks, and each rank, also the rank that has computed a sum, uses the
 /// rounded sum. So all ranks have the same bits. Parameters, losses and norms are not rounded.
 ///
-/// Rounding changes a gradient x by at most 2^-9 |x| with bfloat16. With float8 it changes x by at
+/// Rounding changes a gradient x by at most 2^-8 |x| with bfloat16. With float8 it changes x by at
 /// most the greater of 2^-4 |x| and 2^-10 s, where s is a 448th of the largest of 64 neighbouring
 /// gradients. If one of these 64 is not finite, all of them become NaN.
 ///
-/// Moves:  for N bytes of gradients on p ranks, n = N(p-1)/p: 2n/2 with bfloat16 and 2n * 0.265625
-///         with float8, in float; with zero<Level> half of it, since ranks keep the sums of their
-///         blocks. Messages have at most 1 MiB, so a bucket may need several.
-/// Memory: up to 1 MiB for sending and as much for receiving.
+/// Moves:  for each reduction of N bytes of float gradients on p ranks, with n = N(p-1)/p, n/2 with
+///         bfloat16 and 0.265625 n with float8, and as much for the gather of the sums. With
+///         zero<Level> there is no such gather; zero<2> and zero<3> reduce once for each
+///         microbatch. Gathers of parameters are not compressed. A call sends about 1 MiB, so a
+///         bucket may need several.
+/// Memory: a send buffer and a receive buffer of about 1 MiB each.
 /// Cost:   one pass over the gradients to round them, and one to add them up.
 ///
 /// Example (tests/reference/names_in_use_test.cpp compressed):
@@ -176,8 +178,8 @@ struct within {
 template <class Element>
 struct compressed {
   static_assert(std::is_same_v<Element, bfloat16> || std::is_same_v<Element, float8>,
-                "compressed<Element>: Element is not a type that is narrower than gradients, which "
-                "are float or double; write compressed<bfloat16> or compressed<float8>");
+                "compressed<Element>: Element is neither bfloat16 nor float8, the types that are "
+                "narrower than gradients; write compressed<bfloat16> or compressed<float8>");
   static constexpr ext::wire_format sent =
       std::is_same_v<Element, float8> ? ext::wire_format::float8 : ext::wire_format::bfloat16;
 };
@@ -189,9 +191,9 @@ namespace plait {
 /// Sets the part of each global batch that each data rank takes, for ranks of different speed:
 /// under `shares<3, 1>` rank 0 takes three quarters and rank 1 takes one quarter. All microbatches
 /// have the same size. If the program asks for m microbatches, rank r runs Shares[r] * m of them,
-/// and a global batch consists of sum * m, where `sum` is the sum of the shares. Example: a global
-/// batch of 64 samples with m = 2 has 8 microbatches of 8 samples, 6 on rank 0 and 2 on rank 1. The
-/// results are equal to results of equal shares, up to rounding.
+/// and a global batch consists of S * m microbatches, where S is the sum of the shares. Example: a
+/// global batch of 64 samples with m = 2 has 8 microbatches of 8 samples, 6 on rank 0 and 2 on rank
+/// 1. The results are equal to results of equal shares, up to rounding.
 ///
 /// Moves:  the same bytes among data ranks as with equal shares. Other transfers of a step, such as
 ///         those between stages, are as many as a rank has microbatches.
@@ -219,9 +221,9 @@ struct shares {
 /// if the reduction takes longer than a whole step computes. The result is the result of a serial
 /// program with the same delay: `data_parallel<1, delayed<1>>` computes it on one rank.
 ///
-/// The first step updates nothing. Where a program reads parameters, and at
-/// `trainer.after_steps()`, the trainer first applies the gradients that are still pending.
-/// `step_report::gradient_step` is the step of the applied gradients.
+/// The first step updates nothing. The trainer also applies pending gradients in evaluate, predict,
+/// export_parameters, import_parameters, with_ema, gradients_of and after_steps. The step after
+/// such a call updates nothing. `step_report::gradient_step` is the step of the applied gradients.
 ///
 /// Moves:  the bytes of the policy without this option.
 /// Memory: a second arena of gradients. The gradients of a step are copied to it at the end of the
@@ -429,8 +431,8 @@ struct data_parallel : detail::data_axes<Ranks, detail::data_options<Options...>
                 "once");
   static_assert(!(detail::is_delay<Options> || ...) || !(detail::keeps_blocks_of<Options> || ...),
                 "data_parallel<Ranks, zero<3>, delayed<1>>: zero<3> gathers parameters and sums "
-                "gradients within all passes, so almost nothing is left for a later "
-                "step; write zero<1> or zero<2>, or leave delayed out");
+                "gradients within all passes, so nothing is left that could overlap with the next "
+                "step; write zero<1>, or leave delayed out");
   /// True if `Options` contains `buckets<...>`.
   static constexpr bool says_buckets = (ext::bucket_size<Options> || ...);
   static_assert(!(detail::is_at_end<Options> || ...) || !(detail::sums_blocks<Options> || ...),

@@ -70,8 +70,8 @@ namespace plait::detail {
 struct policy_rules {
   placements samples{};
   parameter_rules parameters{};
-  /// Its `slices`: if sums over samples are added slice by slice, the number of slices of the
-  /// global batch; else 0.
+  /// The rule that cuts a batch into slices. Its `slices` is the number of slices of the global
+  /// batch if sums over samples are added slice by slice; else 0.
   batch_slicing slicing{};
   recompute_rule recomputes{};
 

@@ -29,6 +29,7 @@ struct policy_tag {};
 ///   static constexpr parameter_rule parameters  placements of parameters on that axis
 ///   static constexpr std::size_t bucket_bytes   on a data axis (optional): see `buckets`
 ///   static constexpr static_view<int> shares    on a data axis (optional): see `shares`
+///   static constexpr int delayed_steps          on a data axis (optional): see `delayed`
 ///   static constexpr form_cuts forms            on a model axis: dimensions that forms may cut
 ///   using schedule_type, cuts                   on a stage axis (optional): see `pipeline`
 ///   using policies = policy_list<...>           in place of all others: the policies within this

@@ -33,21 +33,22 @@ struct no_exchange {
   no_exchange(Rank&, gradient_arena const&, Sum*) {}
 };
 
-/// Brings the summands of a range of gradients together: each rank receives all ranks' summands of
-/// its own block of the range, and adds them up in a fixed order. A rank has one summand or, in a
-/// plan with slices, one for each of its roots (see slice_sums). Ranks may round what they send;
-/// they then also gather the sums of all blocks rounded. The summands of a block pass through two
-/// rooms of the arena of gradients, one piece after the other, so that the rooms stay small.
+/// Reduce-scatters a range of gradients in calls of all_to_all: each rank receives all ranks'
+/// summands of its own block of the range, and adds them up in a fixed order. A rank has one
+/// summand or, in a plan with slices, one for each of its roots (see slice_sums). If ranks round
+/// what they send, the class also all-gathers the rounded sums. The summands of a block pass
+/// through a send buffer and a receive buffer in the arena of gradients, piece by piece, so that
+/// the buffers stay small.
 ///
-/// For example, 2 ranks with 4 MiB of gradients in float and bfloat16 between ranks exchange the
-/// summands of a block of 2 MiB in one call, of 1 MiB to the other rank: each rank rounds both
-/// blocks, and adds the two rounded values of each of its elements. It then rounds its sums, and
-/// both ranks read the 2 MiB of gathered sums.
+/// For example, 2 ranks reduce 4 MiB of float gradients as bfloat16. Each rank owns a block of 2
+/// MiB, which takes two calls. In each call a rank rounds 262144 gradients of both blocks to 1 MiB
+/// in all, sends half of it to the other rank, and adds the two rounded values of each gradient of
+/// its own block. Both ranks then gather the rounded sums.
 ///
 /// Cost:    one pass over the gradients to pack them and one to add them up; no call allocates.
 /// Errors:  the errors of the communicator.
-/// Threads: used by the one thread that runs the rank. The thread that carries out the calls of a
-///          row does the row's work.
+/// Threads: the one thread that runs the rank calls run(). The thread that carries out a call packs
+///          before the call and adds up after it.
 template <class Sum, wire_format Format, class Rank>
 class block_exchange {
   using sent = sent_type<Sum, Format>;

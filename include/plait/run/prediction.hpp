@@ -59,12 +59,13 @@ class prediction {
     if constexpr (plan::slicing.is_given())
       if (all && !plan::slicing.is_equal(ranks))
         throw input_error(
-            {"predict: ", batch.slices, " slices cannot be divided equally among ", ranks,
-             " data ranks",
-             (plan::slicing.has_shares() ? concat({" with ", text_of_shares(plan::slicing.shares)})
-                                         : ""),
-             ", so that their outputs cannot be gathered; ask for "
-             "predicted::of_data_rank"});
+            {"predict: ",
+             (plan::slicing.has_shares()
+                  ? concat({"the data ranks have different shares of a batch, ",
+                            text_of_shares(plan::slicing.shares)})
+                  : concat({batch.slices, " slices cannot be divided equally among ", ranks,
+                            " data ranks"})),
+             ", so that their outputs cannot be gathered; ask for predicted::of_data_rank"});
     auto const where = reserve(rank, load, job_part::prediction);
     std::size_t const count = where.elements,
                       of_rank = count / static_cast<std::size_t>(end - first);

@@ -186,7 +186,8 @@ class trainer_on {
   }
 
   /// Returns the loss of a global batch. The forward runs without dropout, and no gradients are
-  /// computed.
+  /// computed. Under delayed<1> the pending gradients are applied first, as in each function below
+  /// that reads or imports parameters; this moves what the update of a step moves.
   double evaluate(given_batch batch) {
     auto const mine = of_.calls();
     return report_of<terms>(of_.run(batch, trainer_program::only_loss), of_.held.step).loss;
@@ -301,7 +302,9 @@ class trainer_on {
   /// averages. The averages begin as the start weights, or as imported weights. After the call,
   /// even after an exception, the parameters are back in their place. All ranks call this function.
   ///
-  /// Moves: nothing by itself. If ranks own blocks, as under `zero<1>`, the first call in body()
+  /// Moves: nothing by itself, except that under delayed<1> the pending gradients are applied
+  /// first.
+  ///        If ranks own blocks, as under `zero<1>`, the first call in body()
   ///        that uses parameters gathers the blocks, in the same way as a step after an update. The
   ///        first such call after with_ema gathers the blocks, too.
   /// Errors: error if there are no averages, or if body() calls step, state, import_parameters or

@@ -32,7 +32,7 @@ enum class predicted : int {
 struct workload {
   std::size_t rows = 1;  ///< rows of one microbatch on one data rank: positions times samples
   int microbatches = 1;  ///< microbatches per step, see above
-  /// The number of the block of samples that the rank has, see block_of; -1: none is said. It has a
+  /// The number of the block of samples that the rank has, see block_of; -1: not set. It has a
   /// meaning only under `shares`.
   int block = -1;
   int data_ranks = 1;        ///< number of data ranks if the policy leaves it to the launch
@@ -75,8 +75,8 @@ constexpr workload without_block(static_view<int> const& shares, workload load) 
   if (load.block < 0) return load;
   if (load.block >= shares.size() || load.microbatches % shares[load.block] != 0)
     throw input_error({"plan: a workload has ", load.microbatches, " microbatches on block ",
-                       load.block, ", but the policy has ", text_of_shares(shares),
-                       "; write plan::of_block(block, load)"});
+                       load.block, ", which is not a multiple of the block's share in ",
+                       text_of_shares(shares), "; write plan::of_block(block, load)"});
   load.microbatches /= shares[load.block];
   load.block = -1;
   return load;

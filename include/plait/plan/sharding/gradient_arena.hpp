@@ -24,10 +24,9 @@ struct gradient_rules {
 };
 
 /// The arena in which a rank adds up gradients, in elements. It consists of accumulators, each as
-/// long as all gradients, and of two rooms: ranks that bring the summands of a block together send
-/// them from one room and receive them in the other, one piece of a block after the other. For most
-/// plans there are one accumulator and no rooms, because communicators add up the summands
-/// themselves. The exceptions are:
+/// long as all gradients, and of a send buffer and a receive buffer, through which ranks exchange
+/// the summands of a block, piece by piece. For most plans there are one accumulator and no
+/// buffers, because communicators add up the summands themselves. The exceptions are:
 ///
 /// - Plans with slices. Their sums follow a fixed binary tree over the slices, so that they have
 ///   equal bits on any number of ranks. A partial sum that waits for its sibling in the tree needs
@@ -44,14 +43,14 @@ struct gradient_arena {
   /// and one rank may be longer, because its length is rounded up to the alignment.
   static constexpr std::size_t most_bytes = std::size_t{1} << 20;
 
-  /// Returns the layout of an arena with one accumulator and without rooms.
+  /// Returns the layout of an arena with one accumulator and without buffers.
   static constexpr gradient_arena of_sums(parameter_layout const& layout) {
     gradient_arena out;
     out.stride = layout.gradients_at.count;
     out.add_rooms(0);
     return out;
   }
-  /// Puts the two rooms, of `count` elements each, after the accumulators.
+  /// Puts the send buffer and the receive buffer, of `count` elements each, after the accumulators.
   constexpr void add_rooms(std::size_t count) {
     total = stride * std::size_t(accumulators);
     sent_at = total;
