@@ -264,11 +264,9 @@ TEST(Formulas, FunctionsOfPlacesKeepTheLaws) { expect_laws<biased_attention<12, 
 TEST(Formulas, SinksAndSlopesKeepTheLaws) { expect_laws<sunk_attention<12, 6, 4>>(2); }
 TEST(Formulas, NumbersOfOtherPositionsKeepTheLaws) { expect_laws<weighted_positions<12, 6, 4>>(2); }
 TEST(Formulas, KernelsOfAttentionKeepTheLaws) { expect_laws<grouped_attention<12, 6, 3, 4>>(3); }
-TEST(Formulas, ShiftsKeepTheLaws) { expect_laws<depthwise<12, 4>>(2); }
 TEST(Formulas, ScansOfRowsKeepTheLaws) { expect_laws<scans_of_rows<6, 6, 4>>(2); }
 TEST(Formulas, ConvolutionsKeepTheLaws) { expect_laws<convolved<4, 6>>(4); }
 TEST(Formulas, SeparableConvolutionsKeepTheLaws) { expect_laws<separable_block<6, 12>>(4); }
-TEST(Formulas, NumbersOfMapsKeepTheLaws) { expect_laws<squeeze_and_excite<6, 3>>(2); }
 /// A product does not take sums in wider numbers than its matrix has.
 TEST(Formulas, ProductsOfMeansKeepTheLawsInMixedPrecision) {
   expect_laws<squeeze_and_excite<6, 3>, plait::precision<plait::bfloat16, float>>(2);
