@@ -28,7 +28,8 @@ using namespace plait;
 using namespace small_gpt;
 
 struct whole : parallel<model, data_parallel<2, buckets<1_MiB>>> {};
-struct as_bfloat16 : parallel<model, data_parallel<2, buckets<1_MiB>, compressed<bfloat16>>> {};
+struct as_bfloat16
+    : parallel<model, data_parallel<2, buckets<1_MiB>, compressed<plait::bfloat16>>> {};
 struct as_float8 : parallel<model, data_parallel<2, buckets<1_MiB>, compressed<float8>>> {};
 constexpr std::array names{"buckets<1_MiB>", "compressed<bfloat16>", "compressed<float8>"};
 

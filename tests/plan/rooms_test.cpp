@@ -168,7 +168,7 @@ using policies =
     ::testing::Types<serial, data_parallel<2>, small_gpt::tp2, pipeline<2>, pipeline<4>,
                      hybrid<pipeline<2>, data_parallel<2, zero<1>>, small_gpt::tp2_sharded>,
                      data_parallel<4, within<2>, compressed<float8>, buckets<1>>,
-                     hybrid<data_parallel<at_launch, compressed<bfloat16>>, small_gpt::tp2>,
+                     hybrid<data_parallel<at_launch, compressed<plait::bfloat16>>, small_gpt::tp2>,
                      hybrid<replicated, reproducible<4>>, hybrid<owned, reproducible<4>>,
                      hybrid<replicated, small_gpt::tp2, reproducible<4>>,
                      hybrid<pipeline<2>, replicated, reproducible<4>>,

@@ -74,7 +74,7 @@ numbers through(numbers const& x, bool takes_other_scale = false) {
       }
       for (double const one : through_float8(block, other)) out.push_back(one);
     } else {
-      for (double const one : block) out.push_back(double(float(bfloat16(float(one)))));
+      for (double const one : block) out.push_back(double(float(plait::bfloat16(float(one)))));
     }
   }
   return out;
@@ -215,23 +215,23 @@ class BlockExchange : public ::testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Ranks, BlockExchange, ::testing::Values(2, 3, 4));
 
 TEST_P(BlockExchange, GathersRoundedSums) {
-  expect_sums<bfloat16, float>(GetParam(), 0, true);
+  expect_sums<plait::bfloat16, float>(GetParam(), 0, true);
   expect_sums<float8, float>(GetParam(), 0, true);
   expect_sums<float8, double, buckets<1>>(GetParam(), 0, true);
 }
 TEST_P(BlockExchange, KeepsTheSumsOfOwnBlocks) {
-  expect_sums<bfloat16, double, zero<1>>(GetParam(), 0, false);
+  expect_sums<plait::bfloat16, double, zero<1>>(GetParam(), 0, false);
   expect_sums<float8, float, zero<1>>(GetParam(), 0, false);
 }
 // The last piece is shorter.
 TEST_P(BlockExchange, InPieces) {
   expect_sums<float8, float>(GetParam(), 128, true);
-  expect_sums<bfloat16, float, zero<1>>(GetParam(), 256, false);
+  expect_sums<plait::bfloat16, float, zero<1>>(GetParam(), 256, false);
 }
 
 // Sums of whole numbers that bfloat16 can hold are exact: nothing is rounded.
 TEST(BlockExchangeOfIntegers, HasTheBitsOfTheSum) {
-  using job_type = job<bfloat16, float>;
+  using job_type = job<plait::bfloat16, float>;
   using plan = job_type::plan_type;
   launch<job_type>(threads{.data_ranks = 4}, [&](auto& rank) {
     using rank_type = std::remove_cvref_t<decltype(rank)>;
@@ -258,7 +258,7 @@ TEST(BlockExchangeOfIntegers, HasTheBitsOfTheSum) {
 TEST(BlockExchangeRooms, AreAtMostAMebibyteEach) {
   using wide =
       objective<sequential<nn::linear<1024, 2048>, nn::linear<2048, 64>>, nn::cross_entropy<64>>;
-  using plan = parallel<wide, data_parallel<4, compressed<bfloat16>>>::plan_type;
+  using plan = parallel<wide, data_parallel<4, compressed<plait::bfloat16>>>::plan_type;
   auto const layout = plan::parameter_layout_for(0, plan::grid);
   auto const where = plan::gradient_arena_for(layout, plan::grid);
   EXPECT_EQ(piece_of_rounding(layout, plan::rules, plan::grid).gradients,

@@ -98,7 +98,7 @@ void expect_close(int ranks, double tolerance) {
 TEST(Compressed, TrainsAsWithoutRounding) {
   using plain = job<data_parallel<>, float>;
   for (int const ranks : {2, 3}) {
-    expect_close<job<axis_of<bfloat16>, float>, plain>(ranks, 0.02);
+    expect_close<job<axis_of<plait::bfloat16>, float>, plain>(ranks, 0.02);
     expect_close<job<axis_of<float8>, float>, plain>(ranks, 0.2);
   }
 }
@@ -111,7 +111,8 @@ TEST(Compressed, AllRanksHaveTheSameBitsAfterEachStep) {
     }
   };
   expect_equal(parameters_of_ranks<job<axis_of<float8>, float>>(threads{.data_ranks = 4}, 4));
-  expect_equal(parameters_of_ranks<job<axis_of<bfloat16>, float>>(threads{.data_ranks = 3}, 4));
+  expect_equal(
+      parameters_of_ranks<job<axis_of<plait::bfloat16>, float>>(threads{.data_ranks = 3}, 4));
   using groups = data_parallel<at_launch, within<2>, compressed<float8>>;
   expect_equal(parameters_of_ranks<job<groups, float>>(threads{.data_ranks = 4}, 4));
 }
@@ -121,17 +122,20 @@ TEST(Compressed, AllRanksHaveTheSameBitsAfterEachStep) {
 TEST(Compressed, LevelsOfZeroHaveTheSameBits) {
   settings const one{1, 0, 4};
   auto const expected =
-      losses_of<job<axis_of<bfloat16, zero<1>>, float>>(threads{.data_ranks = 2}, one);
-  EXPECT_EQ((losses_of<job<axis_of<bfloat16, zero<2>>, float>>(threads{.data_ranks = 2}, one)),
-            expected);
-  EXPECT_EQ((losses_of<job<axis_of<bfloat16, zero<3>>, float>>(threads{.data_ranks = 2}, one)),
-            expected);
+      losses_of<job<axis_of<plait::bfloat16, zero<1>>, float>>(threads{.data_ranks = 2}, one);
+  EXPECT_EQ(
+      (losses_of<job<axis_of<plait::bfloat16, zero<2>>, float>>(threads{.data_ranks = 2}, one)),
+      expected);
+  EXPECT_EQ(
+      (losses_of<job<axis_of<plait::bfloat16, zero<3>>, float>>(threads{.data_ranks = 2}, one)),
+      expected);
 }
 
 TEST(Compressed, WorksOnAllAxes) {
   using plain = job<data_parallel<>, float>;
   using groups = data_parallel<4, within<2>, compressed<float8>, buckets<1>>;
-  using groups_of_blocks = data_parallel<4, within<2>, zero<2>, compressed<bfloat16>, buckets<1>>;
+  using groups_of_blocks =
+      data_parallel<4, within<2>, zero<2>, compressed<plait::bfloat16>, buckets<1>>;
   auto const expected = losses_of<plain>(threads{.data_ranks = 2});
   auto const check = [&](std::vector<double> const& got, double tolerance) {
     ASSERT_EQ(got.size(), expected.size());
@@ -139,9 +143,10 @@ TEST(Compressed, WorksOnAllAxes) {
   };
   check(losses_of<job<groups, float>>(threads{}), 0.3);
   check(losses_of<job<groups_of_blocks, float>>(threads{}), 0.03);
-  check(losses_of<job<hybrid<pipeline<2>, axis_of<bfloat16>, small_gpt::tp2_sharded>, float>>(
-            threads{.data_ranks = 2}),
-        0.03);
+  check(
+      losses_of<job<hybrid<pipeline<2>, axis_of<plait::bfloat16>, small_gpt::tp2_sharded>, float>>(
+          threads{.data_ranks = 2}),
+      0.03);
 }
 
 // Blocks have no padding, so the ratio of bytes is exact.
@@ -163,8 +168,8 @@ TEST(Compressed, SendsTheBytesOfItsType) {
   };
   auto const whole = bytes(data_parallel<4>{}), part = bytes(data_parallel<4, zero<1>>{});
   EXPECT_EQ(whole, 2 * part);
-  EXPECT_EQ(2 * bytes(data_parallel<4, compressed<bfloat16>>{}), whole);
-  EXPECT_EQ(2 * bytes(data_parallel<4, compressed<bfloat16>, zero<1>>{}), part);
+  EXPECT_EQ(2 * bytes(data_parallel<4, compressed<plait::bfloat16>>{}), whole);
+  EXPECT_EQ(2 * bytes(data_parallel<4, compressed<plait::bfloat16>, zero<1>>{}), part);
   EXPECT_EQ(64 * 4 * bytes(data_parallel<4, compressed<float8>>{}), 68 * whole);
   EXPECT_EQ(64 * 4 * bytes(data_parallel<4, compressed<float8>, zero<1>>{}), 68 * part);
 }
@@ -187,7 +192,7 @@ void expect_the_bits_of_threads() {
 TEST(Compressed, HasTheSameBitsOnProcesses) {
   expect_the_bits_of_threads<job<data_parallel<2, compressed<float8>, buckets<1>>, float>>();
   expect_the_bits_of_threads<
-      job<data_parallel<2, compressed<bfloat16>, zero<2>, buckets<1>>, float>>();
+      job<data_parallel<2, compressed<plait::bfloat16>, zero<2>, buckets<1>>, float>>();
 }
 
 // --- simulated devices
@@ -223,7 +228,7 @@ void expect_no_race(std::uint64_t seeds) {
 
 TEST(CompressedSimulated, HasNoRaceAndNoWaitTooMany) {
   expect_no_race<job<axis_of<float8>, float>>(4);
-  expect_no_race<tied_job<axis_of<bfloat16, zero<2>>, float>>(4);
+  expect_no_race<tied_job<axis_of<plait::bfloat16, zero<2>>, float>>(4);
 }
 
 }  // namespace
