@@ -217,11 +217,17 @@ int compare_plans(task const& what) {
     // The serial run applies the gradients of each step at once (tests/train/delayed_test.cpp).
     if (job.plan.find("delayed") != std::string::npos) continue;
     ++plans;
+    auto allowed = what;
+    if (job.plan.ends_with(".bf16")) {  // gradients with 8 bits, of which AdamW makes updates
+      allowed.loss_limit = 1e-3;
+      allowed.gradient_limit = 0x1p-7;
+      allowed.weight_limit = 0.05;
+    }
     bool const stages_only = job.ranks == job.stages;
     auto const row = [&](std::string const& name, double clip) {
       auto const off = compare(serial.of(job.stages, clip), train(job, what, job.stages, clip));
       print_row(name, job.stages, off);
-      if (!within(off, what) || (stages_only && !off.same_bits)) {
+      if (!within(off, allowed) || (stages_only && !off.same_bits)) {
         ++wrong;
         std::printf("^ WRONG: %s\n",
                     stages_only ? "must agree bit for bit" : "more than is allowed");
