@@ -65,7 +65,7 @@ using model =
 // The gradients of each layer are reduced while the backward continues.
 using in_buckets = data_parallel<2, buckets<1>>;
 // The gradients of the step before are reduced during all passes.
-using late = data_parallel<2, zero<1>, buckets<1>, delayed<1>>;
+using delayed_axis = data_parallel<2, zero<1>, buckets<1>, delayed<1>>;
 // A plan for any number of ranks; with threads it has three.
 using any_ranks = data_parallel<at_launch, zero<1>, buckets<1>>;
 template <class Policy, class Element>
@@ -218,7 +218,7 @@ using grid = hybrid<pipeline<2>, in_buckets, tensor_parallel<2>>;
 std::map<std::string, void (*)(wish const&)> const plans{
     {"dp2", train<job<in_buckets, double>>},
     {"dp2.float", train<job<in_buckets, float>>},
-    {"dp2.delayed", train<job<late, double>>},
+    {"dp2.delayed", train<job<delayed_axis, double>>},
     {"tp2", train<job<tensor_parallel<2>, double>>},
     {"pp2", train<job<pipeline<2>, double>>},
     {"pp2.interleaved", train<job<pipeline<2, interleaved<2>>, double>>},
