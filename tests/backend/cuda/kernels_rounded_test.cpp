@@ -64,7 +64,7 @@ void expect_the_blocks_of_the_host(std::size_t count, std::size_t shift) {
 TYPED_TEST(Rounded, GivesTheBlocksOfTheHost) {
   for (std::size_t const count : {0u, 1u, 3u, 40u})
     for (std::size_t const shift : shifts) {
-      expect_the_blocks_of_the_host<bfloat16, TypeParam>(count, shift);
+      expect_the_blocks_of_the_host<plait::bfloat16, TypeParam>(count, shift);
       expect_the_blocks_of_the_host<plait::float8, TypeParam>(count, shift);
     }
 }

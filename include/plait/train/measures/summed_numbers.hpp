@@ -30,9 +30,9 @@ class summed_numbers {
 
  public:
   /// `now` (the numbers of a step) and `list` (the list of the slices' numbers) are in the device's
-  /// memory. `samples`: the block of the samples that this rank has.
-  [[gnu::cold]] summed_numbers(Numbers* now, double* list, block_place samples)
-      : now_(now), list_(list), samples_(samples) {
+  /// memory. `mine`: the block of the samples that this rank has.
+  [[gnu::cold]] summed_numbers(Numbers* now, double* list, block_place mine)
+      : now_(now), list_(list), samples_(mine) {
     if constexpr (slices > 0) {
       sums_ = slice_tree(Plan::slices).sums_of_slices();
       sent_.resize(2 * listed + 1);
