@@ -3,7 +3,7 @@
 // expect: data_parallel<Ranks, shares<...>, zero<2 or 3>>: these levels of zero sum
 // expect: data_parallel<Ranks, shares<...>> with reproducible<Slices>
 // expect: data_parallel<Ranks, shares<...>>: a layer sums over all samples of a microbatch
-// expect: data_parallel<Ranks, shares<...>>: the number of shares is not the number of ranks
+// expect: data_parallel<Ranks, shares<...>>: the number of shares is not the number of data ranks
 // expect: launch<Job, Jobs...>: one job has data_parallel<N, shares<...>> and another has
 #include <type_traits>
 

@@ -400,7 +400,7 @@ std::string error_of(auto const& optimizer_on) {
 }
 
 TEST(AdamwBfloat16, RefusesWrongSettings) {
-  // Both ranks refuse the setting; the text is that of the rank that did so first.
+  // Both ranks refuse the setting; the rank that refuses it first writes the text.
   auto const text =
       error_of([](auto& rank) { trainer<float_job>(rank, adamw_bfloat16{.learning_rate = -1}); });
   std::string const said =
