@@ -230,8 +230,8 @@ TEST(Checkpoints, HaveTheAgesOfRestartedStates) {
     for (auto const to : all) {
       auto const rest = to({.steps = 4, .saves = {.folder = at.path}});
       ASSERT_EQ(rest.begun_at, 3u);
-      // The first change after a restart divides a gradient by its own size. Its relative error is
-      // the error of the smallest gradients, which differs between processors.
+      // The first change after a restart is a gradient over its own size, so it has the relative
+      // error of the smallest gradients, which differs between processors.
       for (auto const& [name, values] : whole.weights)
         EXPECT_LE(greatest_change(rest.weights.at(name), values),
                   from == all[0] && to == all[0] ? 0 : 1e-11)
