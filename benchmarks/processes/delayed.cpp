@@ -10,13 +10,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
-#include <exception>
-#include <map>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "processes/command_line.hpp"
 #include "processes/raw.hpp"
 #include "processes/small_gpt.hpp"
 
@@ -98,23 +96,11 @@ void print_medians(int turns) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  std::map<std::string, int> given{{"turns", 40}, {"ms", 30}};
-  for (int i = 1; i < argc; ++i) {
-    std::string const word = argv[i];
-    auto const equals = word.find('=');
-    auto const found = given.find(word.substr(0, equals));
-    int const value = equals == std::string::npos ? -1 : std::atoi(word.c_str() + equals + 1);
-    if (found == given.end() || value < 1) {
-      std::fprintf(stderr, "usage: delayed [turns=N] [ms=N]\n");
-      return 2;
-    }
-    found->second = value;
-  }
-  sleeps = std::chrono::milliseconds(given["ms"]);
-  try {
-    print_medians(given["turns"]);
-  } catch (std::exception const& e) {
-    std::fprintf(stderr, "%s\n", e.what());
-    return 1;
-  }
+  return plait_benchmark::run_with_numbers(
+      argc, argv, {{"turns", 40}, {"ms", 30}}, "delayed [turns=N] [ms=N]",
+      [](std::string const&, int value) { return value > 0; },
+      [](plait_benchmark::numbers const& given) {
+        sleeps = std::chrono::milliseconds(given.at("ms"));
+        print_medians(given.at("turns"));
+      });
 }

@@ -9,12 +9,10 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <cstdlib>
-#include <exception>
-#include <map>
 #include <string>
 #include <vector>
 
+#include "processes/command_line.hpp"
 #include "processes/raw.hpp"
 #include "processes/small_gpt.hpp"
 
@@ -80,22 +78,11 @@ void print_medians(int pairs, bool in_turn, bool slow) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  std::map<std::string, int> given{{"pairs", 40}, {"in_turn", 0}, {"link", 1}};
-  for (int i = 1; i < argc; ++i) {
-    std::string const word = argv[i];
-    auto const equals = word.find('=');
-    auto const found = given.find(word.substr(0, equals));
-    int const value = equals == std::string::npos ? -1 : std::atoi(word.c_str() + equals + 1);
-    if (found == given.end() || value < 0 || (found->first == "pairs" && value == 0)) {
-      std::fprintf(stderr, "usage: overlap [pairs=N] [in_turn=1] [link=0]\n");
-      return 2;
-    }
-    found->second = value;
-  }
-  try {
-    print_medians(given["pairs"], given["in_turn"] != 0, given["link"] != 0);
-  } catch (std::exception const& e) {
-    std::fprintf(stderr, "%s\n", e.what());
-    return 1;
-  }
+  return plait_benchmark::run_with_numbers(
+      argc, argv, {{"pairs", 40}, {"in_turn", 0}, {"link", 1}},
+      "overlap [pairs=N] [in_turn=1] [link=0]",
+      [](std::string const& name, int value) { return name != "pairs" || value > 0; },
+      [](plait_benchmark::numbers const& given) {
+        print_medians(given.at("pairs"), given.at("in_turn") != 0, given.at("link") != 0);
+      });
 }

@@ -11,14 +11,12 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdio>
-#include <cstdlib>
-#include <exception>
-#include <map>
 #include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
+#include "processes/command_line.hpp"
 #include "processes/raw.hpp"
 #include "processes/small_gpt.hpp"
 
@@ -145,25 +143,16 @@ void print_medians(int pairs, bool in_turn) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  std::map<std::string, int> given{{"pairs", 40}, {"in_turn", 0}, {"level", 3}};
-  for (int i = 1; i < argc; ++i) {
-    std::string const word = argv[i];
-    auto const equals = word.find('=');
-    auto const found = given.find(word.substr(0, equals));
-    int const value = equals == std::string::npos ? -1 : std::atoi(word.c_str() + equals + 1);
-    bool const is_level = found != given.end() && found->first == "level";
-    if (found == given.end() || value < 0 || (found->first == "pairs" && value == 0) ||
-        (is_level && value != 1 && value != 3)) {
-      std::fprintf(stderr, "usage: prefetch [level=3|1] [pairs=N] [in_turn=1]\n");
-      return 2;
-    }
-    found->second = value;
-  }
-  try {
-    if (given["level"] == 3) print_medians<3>(given["pairs"], given["in_turn"] != 0);
-    else print_medians<1>(given["pairs"], given["in_turn"] != 0);
-  } catch (std::exception const& e) {
-    std::fprintf(stderr, "%s\n", e.what());
-    return 1;
-  }
+  return plait_benchmark::run_with_numbers(
+      argc, argv, {{"pairs", 40}, {"in_turn", 0}, {"level", 3}},
+      "prefetch [level=3|1] [pairs=N] [in_turn=1]",
+      [](std::string const& name, int value) {
+        if (name == "level") return value == 1 || value == 3;
+        return name != "pairs" || value > 0;
+      },
+      [](plait_benchmark::numbers const& given) {
+        bool const in_turn = given.at("in_turn") != 0;
+        if (given.at("level") == 3) print_medians<3>(given.at("pairs"), in_turn);
+        else print_medians<1>(given.at("pairs"), in_turn);
+      });
 }

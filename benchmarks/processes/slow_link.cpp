@@ -9,12 +9,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
-#include <exception>
-#include <map>
 #include <string>
 #include <vector>
 
+#include "processes/command_line.hpp"
 #include "processes/raw.hpp"
 #include "processes/small_gpt.hpp"
 
@@ -82,22 +80,10 @@ void print_medians(int turns, int times) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  std::map<std::string, int> given{{"turns", 20}, {"times", 4}};
-  for (int i = 1; i < argc; ++i) {
-    std::string const word = argv[i];
-    auto const equals = word.find('=');
-    auto const found = given.find(word.substr(0, equals));
-    int const value = equals == std::string::npos ? -1 : std::atoi(word.c_str() + equals + 1);
-    if (found == given.end() || value < 1) {
-      std::fprintf(stderr, "usage: slow_link [turns=N] [times=N]\n");
-      return 2;
-    }
-    found->second = value;
-  }
-  try {
-    print_medians(given["turns"], given["times"]);
-  } catch (std::exception const& e) {
-    std::fprintf(stderr, "%s\n", e.what());
-    return 1;
-  }
+  return plait_benchmark::run_with_numbers(
+      argc, argv, {{"turns", 20}, {"times", 4}}, "slow_link [turns=N] [times=N]",
+      [](std::string const&, int value) { return value > 0; },
+      [](plait_benchmark::numbers const& given) {
+        print_medians(given.at("turns"), given.at("times"));
+      });
 }
