@@ -708,9 +708,9 @@ std::vector<std::vector<double>> steps_by(levels::listed_program const& with, au
     auto& of_rank = out[std::size_t(rank.world_rank())];
     {
       auto const first = all.at(0);
-      auto frame = parts.begin(first, plait::execution::trainer_program::first_step);
+      auto frame = parts.begin(first, plait::execution::trainer_program::without_update);
       parts.executor.run(
-          parts.executor.passes.program(plait::execution::trainer_program::first_step), frame);
+          parts.executor.passes.program(plait::execution::trainer_program::without_update), frame);
       parts.read_report();
     }
     plait::execution::step_executor<rank_type> program(rank, with.list, with.program);

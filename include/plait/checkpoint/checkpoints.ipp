@@ -379,23 +379,9 @@ PLAIT_DECL ext::checkpoint_manifest checkpoints::manifest_now() const {
     out.settings.emplace_back(detail::best_value_setting, detail::best_value_text(*saving_->value));
   }
   if (!is_root()) return out;
-  // The tensors of a parameter follow each other, in the order of the kinds.
-  std::string parameter;
-  std::size_t kind = 0;
-  for (auto const& [name, info] : state_->tensors()) {
-    auto const is_of = [&, &tensor = name](std::size_t next) {
-      return tensor == parameter + copies_.kinds[next] ||
-             tensor == parameter + copies_.matrix_kinds[next];
-    };
-    while (++kind < copies_.kinds.size() && !is_of(kind)) {
-    }
-    if (kind >= copies_.kinds.size()) {
-      kind = 0;
-      parameter = name;
-    }
+  for (auto const& [name, info, kind] : state_->tensors())
     out.tensors.push_back({name, detail::sizes_of(info, info.rows, info.columns),
                            to_string(detail::type_in_files(copies_.element_bytes[kind]))});
-  }
   out.ages = state_->ages();
   return out;
 }

@@ -47,6 +47,9 @@ class step_trace final : public execution::value_trace {
   static_assert(!plan::is_elastic,
                 "step_trace: the job is elastic, so its ranks change between steps; trace a job "
                 "without plait::elastic");
+  static_assert(plan::local_steps == 0,
+                "step_trace: the job has local_steps<H>, whose replicas have gradients of their "
+                "own, but a trace has one gradient of each value; trace a job without local_steps");
   static_assert(!plan::delays,
                 "step_trace: the job has delayed<1>, so the gradients that a step has applied are "
                 "no longer there at its end; trace a job without delayed");

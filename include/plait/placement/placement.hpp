@@ -28,6 +28,7 @@ enum class placement_kind : int {
   /// rounded values of its block in rank order.
   rounded,
   partial_max,  ///< the value is the maximum of the ranks' values; it has no gradient
+  varying,      ///< each rank holds a value of its own, and no operation sums or compares them
   only,         ///< one rank holds the value, the others hold nothing
 };
 
@@ -77,6 +78,8 @@ inline constexpr placement sliced{placement_kind::sliced};
 /// Every rank holds a summand, which it rounds when it sends it; the value is the sum of the
 /// rounded summands, in rank order.
 inline constexpr placement rounded{placement_kind::rounded};
+/// Every rank holds a value of its own, such as the parameters of a replica under `local_steps`.
+inline constexpr placement varying{placement_kind::varying};
 
 }  // namespace plait::ext
 
@@ -118,8 +121,8 @@ constexpr bool is_whole(placement at) {
 /// Returns the placement of the gradient of a value placed `at`: replicate becomes partial, partial
 /// becomes replicate, and all others stay the same. dual(dual(at)) is `at`.
 ///
-/// Errors: `partial_max`, `sliced` and `rounded` have no gradient; they are returned unchanged, and
-///         `transition_between` refuses the transitions of such gradients.
+/// Errors: `partial_max`, `sliced`, `rounded` and `varying` have no gradient; they are returned
+///         unchanged, and `transition_between` refuses the transitions of such gradients.
 constexpr placement dual(placement at) {
   if (at.kind == placement_kind::replicate) return partial;
   if (at.kind == placement_kind::partial) return replicate;
@@ -139,6 +142,7 @@ namespace plait {
     case ext::placement_kind::sliced: return "sliced";
     case ext::placement_kind::rounded: return "rounded";
     case ext::placement_kind::partial_max: return "partial_max";
+    case ext::placement_kind::varying: return "varying";
     case ext::placement_kind::only: return ext::concat({"only<", at.index, ">"});
     case ext::placement_kind::shard: break;
   }

@@ -88,6 +88,11 @@ struct transition {
       if (to.kind == invariant || to.kind == replicate)
         return row(all_reduce_max, derivation::by_name);
       break;
+    case varying:
+      // Each rank computes a summand from its own value, such as its weighted difference from the
+      // common parameters.
+      if (to.kind == partial) return row(local_move::none, derivation::by_name);
+      break;
     case only:
       if (to.kind == replicate || to.kind == invariant) return row(collective::broadcast);
       if (to.kind == shard) return row(collective::scatter);

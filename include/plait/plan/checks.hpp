@@ -286,6 +286,31 @@ template <int Shares, int DataRanks, int Slices, bool SumsMicrobatches, bool Sum
 inline constexpr bool has_share_for =
     (check_shares<Shares, DataRanks, Slices, SumsMicrobatches, SumsOverSamples>(), true);
 
+/// `Steps`: the steps between common updates; `Axes`: the axes of replicas; `IsExact`: true if
+/// parameters and gradients have the same type, which is not narrower than float.
+template <int Steps, int Axes, int Slices, bool HasBuffers, bool IsExact>
+consteval void check_replicas() {
+  static_assert(Axes <= 1,
+                "hybrid<Policies...>: ranks are replicas along two axes, but a job has one set of "
+                "common parameters; write local_steps in one policy");
+  static_assert(Steps == 0 || Slices == 0,
+                "reproducible<Slices> with local_steps<H>: reproducible gives the same bits on "
+                "every number of ranks, but with local_steps the result depends on the number of "
+                "replicas; leave one of the two out");
+  static_assert(Steps == 0 || !HasBuffers,
+                "data_parallel<..., local_steps<H>>: a layer has buffers, such as the running mean "
+                "of nn::batch_norm, which would differ between replicas; use a layer without "
+                "buffers, such as nn::layer_norm, or leave local_steps out");
+  static_assert(Steps == 0 || IsExact,
+                "data_parallel<..., local_steps<H>>: the common update needs parameters and "
+                "gradients of one type, float or double, because bfloat16 would round small "
+                "differences between replicas to zero; write precision<bfloat16, float>, which "
+                "keeps parameters in float, or leave local_steps out");
+}
+template <int Steps, int Axes, int Slices, bool HasBuffers, bool IsExact>
+inline constexpr bool has_one_common_update =
+    (check_replicas<Steps, Axes, Slices, HasBuffers, IsExact>(), true);
+
 template <std::size_t One, std::size_t Other>
 consteval void check_sequences() {
   static_assert(One == 0 || Other == 0 || One == Other,

@@ -292,13 +292,28 @@ template <class Plan>
   return table.text();
 }
 
+/// Returns a table of the bytes that a rank sends in a common update of replicas.
+template <class Plan>
+[[gnu::cold]] std::string explain_common_update(workload const& load) {
+  lean_vector<lean_vector<transfer>> lists;
+  for (int stage = 0; stage < Plan::stages; ++stage)
+    lists.push_back(transfers_of<Plan>(stage, Plan::completed(load), job_part::common_update));
+  text_table table;
+  table.add({"axes", "ranks", "differences and numbers"});
+  for (auto const& [over, ranks, sent] : traffic_of(lists, sizes_of<Plan>, Plan::grid_for(load)))
+    table.add({to_string(over), std::to_string(ranks), with_unit(sent.step)});
+  return concat({"\nsent per common update, every ", Plan::local_steps,
+                 " steps, at most by one rank\n", table.text()});
+}
+
 /// Returns text about the memory that a rank would save under zero<1>, if data ranks now hold and
 /// update equal optimizer states. zero<1> changes neither the results nor the bytes sent. `explain`
 /// only mentions zero<1>; no plan chooses it automatically.
 template <class Plan>
 [[gnu::cold]] std::string explain_zero(workload const& load) {
   int const ranks = Plan::batch_ranks(Plan::grid_for(load));
-  if (Plan::cuts_arenas || ranks == 1 || load.optimizer_states == 0 || load.optimizer_scratch > 0)
+  if (Plan::cuts_arenas || Plan::local_steps > 0 || ranks == 1 || load.optimizer_states == 0 ||
+      load.optimizer_scratch > 0)
     return "";
   std::size_t most = 0;
   for (int stage = 0; stage < Plan::stages; ++stage)
@@ -414,6 +429,12 @@ template <class Plan>
   if constexpr (Plan::slicing.has_shares())
     out += concat({explain_shares<Plan>(Plan::as_asked(load)), "\n"});
   if (Plan::delays) out += "delayed: each step applies the gradients of the step before\n\n";
+  if constexpr (Plan::local_steps > 0)
+    out += concat({"local steps: ", grid.size(Plan::rules.local_axes()), " replicas, along ",
+                   to_string(Plan::rules.local_axes()),
+                   ", train on their own and make a common "
+                   "update every ",
+                   Plan::local_steps, " steps\n\n"});
   out += concat({"layers\n", explain_steps<Plan>(load), "\n"});
   out += explain_sums_over_samples<Plan>(microbatches);
   if (Plan::stages > 1) {
@@ -428,6 +449,7 @@ template <class Plan>
   out += explain_recompute<Plan>(load);
   out += explain_blocks<Plan>(grid) + explain_gathers<Plan>(load) + explain_buckets<Plan>(load);
   out += concat({"sent per step, at most by one rank\n", explain_bytes_sent<Plan>(load)});
+  if constexpr (Plan::local_steps > 0) out += explain_common_update<Plan>(load);
   if (hosts.are_known()) out += concat({"\nhosts\n", explain_hosts(grid, hosts)});
   if (options.program) out += explain_programs<Plan>(load);
   return out;

@@ -207,10 +207,11 @@ constexpr output_room lay_out_outputs(int stage, workload const& load, job_part 
 ///
 /// The length of an arena follows from the placement of its values (see parameter_rules):
 /// parameters are placed as `kept`, gradients as `summed`, the optimizer's state and averages as
-/// `owned`. If layers see copies in another type, the copies are placed as `kept` and the
-/// parameters themselves as `owned`. Frozen parameters have neither gradients nor states. Example:
-/// under data_parallel<4, zero<1>> a rank has all parameters and gradients and a quarter of the
-/// optimizer's state.
+/// `owned`. Replicas (see local_steps) also have common parameters and an outer momentum, which are
+/// placed as `owned` and count as optimizer memory. If layers see copies in another type, the
+/// copies are placed as `kept` and the parameters themselves as `owned`. Frozen parameters have
+/// neither gradients nor states. Example: under data_parallel<4, zero<1>> a rank has all parameters
+/// and gradients and a quarter of the optimizer's state.
 template <class Plan>
 [[gnu::cold]] constexpr memory_need memory_of_stage(int stage, workload const& load,
                                                     stage_program const& passes) {
@@ -226,7 +227,9 @@ template <class Plan>
                            : kept * Plan::parameter_bytes,
           Plan::gradient_arena_for(parameters, grid).total * Plan::gradient_bytes,
           Plan::delays ? parameters.gradients_at.after_buckets * Plan::gradient_bytes : 0,
-          owned * load.bytes_of_states(Plan::parameter_bytes) + load.optimizer_scratch,
+          owned * (load.bytes_of_states(Plan::parameter_bytes) +
+                   (Plan::local_steps > 0 ? 2 * Plan::parameter_bytes : 0)) +
+              load.optimizer_scratch,
           load.averages ? owned * Plan::parameter_bytes : 0,
           Plan::arena_for(stage, load, passes).total_bytes,
           batch_bytes<Plan>(load),

@@ -125,6 +125,9 @@ struct plan {
   /// True if a step applies the gradients of the step before, which are called pending, see
   /// `delayed`.
   static constexpr bool delays = delays_updates_of<Policy>;
+  /// The number of steps between two common updates of the replicas, see `local_steps`; 0 if the
+  /// plan has no replicas.
+  static constexpr int local_steps = local_steps_of<Policy>;
   /// True if the optimizer of a rank updates only blocks of the parameters, as under zero<1>.
   static constexpr bool cuts_arenas = !rules.cut_axes().empty();
   /// True if ranks may join and leave while the job runs. This is possible if results have equal
@@ -409,13 +412,15 @@ struct plan {
   static constexpr std::size_t host_bytes(int stage, workload const& load) {
     auto const complete = grid_for(load);
     auto const layout = parameter_layout_for(stage, complete);
-    int const ranks = cuts_arenas ? complete.size(rules.cut_axes()) : batch_ranks(complete);
+    int const ranks = cuts_arenas ? complete.size(rules.cut_axes())
+                                  : batch_ranks(complete) / complete.size(rules.local_axes());
     std::size_t const frozen =
         layout.frozen_count /
         std::size_t(rules.keeps_blocks() ? complete.size(rules.cut_axes()) : 1);
     std::size_t const elements = layout.count() / std::size_t(ranks) + frozen;
-    return elements * (parameter_bytes * (load.averages ? 2 : 1) +
-                       load.bytes_of_states(parameter_bytes) + (delays ? gradient_bytes : 0));
+    return elements *
+           (parameter_bytes * (load.averages ? 2 : 1) + load.bytes_of_states(parameter_bytes) +
+            (delays ? gradient_bytes : 0) + (local_steps > 0 ? parameter_bytes : 0));
   }
 
   /// Returns the mesh with all its sizes. A size that is set at launch is taken from `load`.
@@ -526,13 +531,14 @@ struct plan {
   static_assert(
       !delays || gradient_bytes <= parameter_bytes,
       "data_parallel<..., delayed<1>>: the job keeps its parameters in bfloat16. A resumed job "
-      "reads "
-      "a checkpoint in the type of the parameters, so it would round the pending gradients; "
+      "reads a checkpoint in the type of the parameters, so it would round the pending gradients; "
       "write precision<bfloat16, float>, which keeps parameters in float");
   static_assert(!delays || !has_buffers,
                 "data_parallel<..., delayed<1>>: a layer has buffers, such as the running mean of "
                 "nn::batch_norm; their new values are reduced with the gradients and would be a "
                 "step late, too; use a layer without buffers, or leave delayed out");
+  static_assert(has_one_common_update < local_steps, rules.local_axes().count(), slices,
+                has_buffers, gradient_bytes == parameter_bytes && parameter_bytes >= 4 >);
 
   /// Returns the blocks of parameters that a rank of a stage has, in the order of the layers.
   ///

@@ -49,6 +49,16 @@ constexpr placement samples_along() {
   if constexpr (requires { P::samples; }) return P::samples;
   else return invariant;
 }
+/// Returns the number of steps between two common updates of the replicas along a policy's axis,
+/// see `local_steps`; 0 if its ranks are no replicas.
+template <class P>
+constexpr int steps_of_replicas() {
+  if constexpr (requires {
+                  { P::local_steps } -> std::convertible_to<int>;
+                })
+    return P::local_steps;
+  else return 0;
+}
 
 /// Fails to compile if a policy has a misspelt member, because plait would ignore this member.
 /// Compilers print the template argument Policy.
@@ -108,23 +118,30 @@ consteval void check_policy_rules() {
   constexpr axis along = Policy::along;
   constexpr bool has_samples = batch_axes.contains(along);
   constexpr parameter_rule rule = rule_of<Policy>();
+  constexpr bool is_local = steps_of_replicas<Policy>() > 0;
+  constexpr bool varies = rule.kept == varying && rule.summed == varying && rule.owned == varying;
+  static_assert(is_local == varies,
+                "this policy's ranks are replicas with parameters of their own, but it declares "
+                "only one of the two members that say so; write `static constexpr int local_steps "
+                "= H;`, with an H of at least 1, and .kept, .summed and .owned = "
+                "plait::ext::varying");
   static_assert((samples_along<Policy>() == shard<dim::batch>) == has_samples,
                 "this policy places samples wrongly: on a data or replica axis each rank has its "
                 "own samples, so write `static constexpr plait::placement samples = "
                 "plait::shard<plait::dim::batch>;`; on the other axes leave `samples` out");
   static_assert(
-      !has_samples || rule.summed == partial || rule.summed == shard<dim::elements>,
+      !has_samples || is_local || rule.summed == partial || rule.summed == shard<dim::elements>,
       "this policy gives each rank its own samples, but nothing would sum the ranks' gradients; "
       "write `static constexpr plait::ext::parameter_rule parameters{.summed = plait::partial};`");
-  static_assert(rule.kept == invariant || rule.kept == shard<dim::elements>,
+  static_assert(is_local || rule.kept == invariant || rule.kept == shard<dim::elements>,
                 "this policy keeps parameters neither whole on each rank nor as blocks of their "
                 "elements; leave `.kept` out, or write .kept = plait::shard<plait::dim::elements>");
-  static_assert(rule.owned == invariant || rule.owned == shard<dim::elements>,
+  static_assert(is_local || rule.owned == invariant || rule.owned == shard<dim::elements>,
                 "this policy's optimizers own neither all parameters nor a block of their "
                 "elements; leave `.owned` out, or write .owned = "
                 "plait::shard<plait::dim::elements>");
   static_assert(
-      rule.owned == shard<dim::elements> ||
+      is_local || rule.owned == shard<dim::elements> ||
           (rule.kept == invariant && rule.summed != shard<dim::elements>),
       "this policy's ranks hold blocks of parameters or of gradients, but each rank's optimizer "
       "owns all of them; also write .owned = plait::shard<plait::dim::elements>");

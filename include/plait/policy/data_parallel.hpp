@@ -242,9 +242,52 @@ struct delayed {
   static constexpr int delayed_steps = Steps;
 };
 
+/// Lets data ranks train on their own for several steps and then meet: DiLoCo, or local SGD. Each
+/// data rank or, with within<K>, each group of K data ranks is a replica. A step of a replica sums
+/// gradients, labels, losses and norms within the replica only. Every `Steps` steps the trainer
+/// makes a common update:
+///
+/// 1. Each replica computes the difference of the last common parameters and its own parameters,
+///    and multiplies it by its weight: the labels that the replica has counted since the last
+///    common update, divided by the labels of all replicas.
+/// 2. An all_reduce sums these differences over the replicas.
+/// 3. The sum is the gradient of an outer step of SGD with Nesterov momentum, which updates the
+///    common parameters, see `trainer_options::outer`. With the defaults, rate 1 and momentum 0,
+///    the common parameters become the weighted average of the replicas' parameters.
+/// 4. All replicas go on from the common parameters. The states of their optimizers, such as the
+///    momentum of AdamW, stay as they are.
+///
+/// Between common updates the parameters differ between replicas, so evaluate, predict,
+/// export_parameters, import_parameters and state are errors there. A step's report is the report
+/// of the replica, see step_report::replica.
+///
+/// Moves:  in a step, nothing between replicas. Every `Steps` steps, 2N(R-1)/R bytes for N bytes of
+///         parameters and R replicas, or of this rank's block of the parameters if replicas cut
+///         them, and six numbers for each replica. compressed<...> rounds the differences, too.
+/// Memory: the common parameters and the outer momentum, each as long as one state of the
+/// optimizer. Source: Douillard et al., "DiLoCo: distributed low-communication training of language
+/// models",
+///         2023, algorithm 1.
+///
+/// Example (tests/reference/names_in_use_test.cpp local_steps):
+///     struct seldom_together
+///         : plait::parallel<objective, plait::data_parallel<4, plait::local_steps<8>>> {};
+template <int Steps>
+struct local_steps {
+  static_assert(Steps >= 1,
+                "local_steps<Steps>: Steps is less than 1; write the number of steps between two "
+                "common updates, such as local_steps<8>, or leave local_steps out");
+  static constexpr int steps_between_meetings = Steps;
+};
+
 }  // namespace plait
 
 namespace plait::detail {
+
+template <class Option>
+concept has_meetings = requires {
+  { Option::steps_between_meetings } -> std::convertible_to<int>;
+};
 
 template <class Option>
 concept is_delay = requires {
@@ -264,7 +307,8 @@ inline constexpr bool says_shares<shares<Shares...>> = true;
 template <class Option>
 inline constexpr bool is_data_option =
     ext::data_sharding<Option> || ext::bucket_size<Option> || is_neighbourhood<Option> ||
-    ext::gradient_compression<Option> || says_shares<Option> || is_delay<Option>;
+    ext::gradient_compression<Option> || says_shares<Option> || is_delay<Option> ||
+    has_meetings<Option>;
 
 /// The first type in `Options` for which `Fits` is true, or `Usual` if there is none.
 template <template <class> class Fits, class Usual, class... Options>
@@ -286,6 +330,8 @@ template <class Option>
 struct is_shares : std::bool_constant<says_shares<Option>> {};
 template <class Option>
 struct is_delayed : std::bool_constant<is_delay<Option>> {};
+template <class Option>
+struct is_local : std::bool_constant<has_meetings<Option>> {};
 
 template <class Option>
 inline constexpr bool is_at_end = std::is_same_v<Option, buckets<at_end>>;
@@ -293,6 +339,11 @@ template <class Option>
 inline constexpr bool sums_blocks = [] {
   if constexpr (ext::data_sharding<Option>)
     return Option::parameters.summed == shard<dim::elements>;
+  else return false;
+}();
+template <class Option>
+inline constexpr bool cuts_state = [] {
+  if constexpr (ext::data_sharding<Option>) return Option::parameters.owned == shard<dim::elements>;
   else return false;
 }();
 template <class Option>
@@ -310,6 +361,9 @@ struct uncompressed {
 struct not_delayed {
   static constexpr int delayed_steps = 0;
 };
+struct not_local {
+  static constexpr int steps_between_meetings = 0;
+};
 
 /// The options of data_parallel, each written or by default. The axes of data_parallel take this
 /// type, so an option adds one member here and one to the axes on which it has a meaning.
@@ -322,11 +376,25 @@ struct data_options {
       option_or<is_within, no_neighbours, Options...>::type::neighbours;
   static constexpr ext::wire_format sent =
       option_or<is_compression, uncompressed, Options...>::type::sent;
+  /// The number of steps between two common updates of replicas; 0 if there are no replicas.
+  static constexpr int local_steps =
+      option_or<is_local, not_local, Options...>::type::steps_between_meetings;
+  /// True if each data rank is a replica; with within<K>, a group of K ranks is a replica.
+  static constexpr bool are_ranks_local = local_steps > 0 && neighbours == 0;
+  /// The parameter rule of an axis along which ranks are replicas.
+  static constexpr ext::parameter_rule of_replicas{
+      .kept = ext::varying, .summed = ext::varying, .owned = ext::varying, .sent = sent};
   /// The parameter rule of the data axis.
   static constexpr ext::parameter_rule parameters = [] {
+    if (are_ranks_local) return of_replicas;
     ext::parameter_rule out = sharding::parameters;
     out.sent = sent;
     return out;
+  }();
+  /// The parameter rule of the axis of groups of neighbours.
+  static constexpr ext::parameter_rule of_groups = [] {
+    if (local_steps > 0) return of_replicas;
+    return ext::parameter_rule{.summed = partial, .owned = parameters.owned, .sent = sent};
   }();
   /// The shares of the data ranks; empty if they are equal.
   static constexpr ext::static_view<int> shares{
@@ -348,18 +416,19 @@ struct data_axis {
   static constexpr std::size_t bucket_bytes = Options::buckets::bucket_bytes;
   static constexpr ext::static_view<int> shares = Options::shares;
   static constexpr int delayed_steps = Options::delayed_steps;
+  static constexpr int local_steps = Options::are_ranks_local ? Options::local_steps : 0;
 };
 /// The policy for the replica axis that data_parallel adds to the mesh if it has the option
 /// `within`. Ranks along this axis belong to different groups: all groups have the same parameters
-/// and sum their gradients once a step.
+/// and sum their gradients once a step or, with local_steps, are replicas.
 template <int Ranks, class Options>
 struct groups_of_neighbours {
   using concept_tag = ext::policy_tag;
   static constexpr axis along = axis::replica;
   static constexpr int ranks = Ranks;
   static constexpr placement samples = shard<dim::batch>;
-  static constexpr ext::parameter_rule parameters{
-      .summed = partial, .owned = Options::parameters.owned, .sent = Options::sent};
+  static constexpr ext::parameter_rule parameters = Options::of_groups;
+  static constexpr int local_steps = Options::local_steps;
 };
 template <int Ranks, class Options>
 struct grouped_data_axis {
@@ -383,11 +452,12 @@ namespace plait {
 
 /// Gives each of `Ranks` ranks an equal slice of the batch and sums their gradients, as DDP does.
 /// `Options`, in any order: `unsharded` or `zero<1>` to `zero<3>`, `within<...>`, `buckets<...>`,
-/// `compressed<...>`, `delayed<1>`, and `shares<...>`, with which the slices differ.
+/// `compressed<...>`, `delayed<1>`, `local_steps<H>`, and `shares<...>`, with which the slices
+/// differ.
 ///
 /// Moves: one all_reduce of the gradients per step, 2N(p-1)/p bytes for N bytes of parameters,
-///        bucket by bucket while the backward runs; see `zero` for the bytes that zero<Level>
-///        sends.
+///        bucket by bucket while the backward runs; see `zero` and `local_steps` for the bytes that
+///        these options send.
 ///
 /// Example (tests/reference/names_in_use_test.cpp data_parallel):
 ///     struct two_ranks : plait::parallel<objective, plait::data_parallel<2>> {};
@@ -402,7 +472,7 @@ struct data_parallel : detail::data_axes<Ranks, detail::data_options<Options...>
       (detail::is_data_option<Options> && ...),
       "data_parallel<Ranks, Options...>: an argument is not an option; the options are unsharded "
       "or zero<Level>, within<Neighbours>, buckets<4_MiB> or buckets<at_end>, compressed<bfloat16> "
-      "or compressed<float8>, shares<3, 1>, and delayed<1>");
+      "or compressed<float8>, shares<3, 1>, delayed<1>, and local_steps<H>");
   static_assert((0 + ... + int(ext::data_sharding<Options>)) <= 1,
                 "data_parallel<Ranks, Options...>: two options set how state is cut; write one of "
                 "unsharded and zero<Level>, once");
@@ -433,6 +503,20 @@ struct data_parallel : detail::data_axes<Ranks, detail::data_options<Options...>
                 "data_parallel<Ranks, zero<3>, delayed<1>>: zero<3> gathers parameters and sums "
                 "gradients within all passes, so nothing is left that could overlap with the next "
                 "step; write zero<1>, or leave delayed out");
+  static_assert((0 + ... + int(detail::has_meetings<Options>)) <= 1,
+                "data_parallel<Ranks, Options...>: two options set the steps between common "
+                "updates; write local_steps<...> once");
+  static_assert(!(detail::has_meetings<Options> || ...) || !(detail::is_delay<Options> || ...),
+                "data_parallel<Ranks, local_steps<H>, delayed<1>>: with delayed<1> the last "
+                "gradients of a replica would change its parameters only after the common update; "
+                "leave delayed out, because replicas reduce no gradients between them");
+  static_assert(!(detail::has_meetings<Options> || ...) ||
+                    (detail::is_neighbourhood<Options> || ...) ||
+                    !(detail::cuts_state<Options> || ...),
+                "data_parallel<Ranks, local_steps<H>, zero<Level>>: each data rank is a replica, "
+                "which trains on its own for H steps, so each replica needs all of the state that "
+                "zero<Level> would cut; write within<K>, so that K neighbouring ranks are one "
+                "replica and cut its state, or leave zero out");
   /// True if `Options` contains `buckets<...>`.
   static constexpr bool says_buckets = (ext::bucket_size<Options> || ...);
   static_assert(!(detail::is_at_end<Options> || ...) || !(detail::sums_blocks<Options> || ...),

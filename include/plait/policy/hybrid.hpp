@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <concepts>
 #include <cstddef>
 #include <string>
@@ -232,6 +233,15 @@ constexpr bool delays_updates() {
   else return false;
 }
 
+/// Returns the number of steps between two common updates of a policy's replicas, see
+/// `local_steps`; 0 if it has no replicas.
+template <class P>
+constexpr int steps_between_meetings() {
+  using traits = policy_traits<P>;
+  return std::max(steps_of_replicas<typename traits::template along<axis::data>>(),
+                  steps_of_replicas<typename traits::template along<axis::replica>>());
+}
+
 template <class>
 inline constexpr int ranks_of_data_parallel = 0;
 template <int Ranks, class... Options>
@@ -289,6 +299,11 @@ inline constexpr std::size_t bucket_bytes_of = detail::least_bucket_bytes<P>();
 /// True if a step applies the gradients of the step before, see `delayed`.
 template <class P>
 inline constexpr bool delays_updates_of = detail::delays_updates<P>();
+
+/// The number of steps between two common updates of a policy's replicas, see `local_steps`; 0 if
+/// it has no replicas.
+template <class P>
+inline constexpr int local_steps_of = detail::steps_between_meetings<P>();
 
 /// The policy for the axis `Which`: P itself, or a policy that P contains; `serial` if there is
 /// none.

@@ -30,6 +30,8 @@ struct policy_tag {};
 ///   static constexpr std::size_t bucket_bytes   on a data axis (optional): see `buckets`
 ///   static constexpr static_view<int> shares    on a data axis (optional): see `shares`
 ///   static constexpr int delayed_steps          on a data axis (optional): see `delayed`
+///   static constexpr int local_steps            on a data or replica axis (optional): see
+///                                               `local_steps`
 ///   static constexpr form_cuts forms            on a model axis: dimensions that forms may cut
 ///   using schedule_type, cuts                   on a stage axis (optional): see `pipeline`
 ///   using policies = policy_list<...>           in place of all others: the policies within this
@@ -105,6 +107,9 @@ using parameter_dealer = void (*)(planning::parameter_layout& layout,
 /// `summed` may be `shard<dim::elements>` as well: the gradients of each microbatch are then
 /// reduced. `kept` may be `shard<dim::elements>` as well: parameters are then gathered before
 /// layers use them.
+///
+/// If all three are `varying`, the ranks along the axis are replicas with parameters of their own,
+/// see `local_steps`.
 struct parameter_rule {
   placement kept = invariant;    ///< placement of the parameters between steps
   placement summed = invariant;  ///< placement of a step's sum of gradients before the reduction
@@ -153,6 +158,8 @@ struct parameter_rules {
   [[nodiscard]] constexpr axis_set cut_axes() const {
     return owned.axes_with(shard<dim::elements>);
   }
+  /// The axes along which each rank is a replica with parameters of its own.
+  [[nodiscard]] constexpr axis_set local_axes() const { return kept.axes_with(varying); }
   /// True if ranks round the gradients that they send.
   [[nodiscard]] constexpr bool rounds() const { return sent != wire_format::unrounded; }
   /// Returns the placements of gradients of which each rank has its own summand: rounded on the

@@ -210,7 +210,9 @@ class prediction {
         case transfer_place::measures:
         case transfer_place::blocks:
         case transfer_place::parameter:
-        case transfer_place::state: planning::refuse_row(what.place, "a prediction");
+        case transfer_place::state:
+        case transfer_place::replica_numbers:
+        case transfer_place::differences: planning::refuse_row(what.place, "a prediction");
       }
     }
   };

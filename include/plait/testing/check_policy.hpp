@@ -213,6 +213,9 @@ void check_policy_on(check_report& report, policy_options const& options) {
 /// Cost: seconds to compile, milliseconds to run.
 template <class Policy>
 check_report check_policy(policy_options const& options = {}) {
+  static_assert(ext::local_steps_of<Policy> == 0,
+                "check_policy<Policy>: the policy has local_steps, whose result differs from "
+                "training on one rank; check the policy without local_steps");
   require_range("policy_options::data_ranks", options.data_ranks, number_ranges::at_least_1);
   require_range("policy_options::clip", options.clip, number_ranges::finite_above_0);
   require_range("policy_options::tolerance", options.tolerance, number_ranges::finite_from_0);

@@ -118,6 +118,9 @@ gradients<Job, reduced_placement<Job>> reduce_gradients(Rank& rank, gradients<Jo
       !plan::rules.sums_blocks(),
       "reduce_gradients<Job>: the job has zero<2> or zero<3>, whose gradients only a trainer can "
       "add up, microbatch by microbatch; call trainer.gradients_of(batch), or use zero<1>");
+  static_assert(plan::local_steps == 0,
+                "reduce_gradients<Job>: the job has local_steps<H>, whose replicas do not sum "
+                "gradients; call trainer.step(batch), or leave local_steps out");
   static_assert(
       !plan::rules.rounds(),
       "reduce_gradients<Job>: the job has compressed gradients, for whose exchange only a trainer "

@@ -134,13 +134,16 @@ class trainer_on {
     report.waited = batch.waited;
     here.end();  // from here on, signals no longer end waits, because hooks may wait for files
     if (of_.step_watch != nullptr) of_.step_watch->recorder->end_step(report.step);
-    if (of_.options.on_not_finite == trainer_options::not_finite::stop &&
+    // With replicas, a step that is not finite ends the job only at the next common update.
+    if (plan::local_steps == 0 && of_.options.on_not_finite == trainer_options::not_finite::stop &&
         !(std::isfinite(report.loss) && std::isfinite(report.gradient_norm)))
       of_.end_at_nan(batch, report);
     of_.advance(now, what, report);
     of_.hooks.after_step();
-    if (now.stop != 0)
-      of_.hooks.between_steps({now.stop, report, of_.gather_numbers(),
+    double votes = now.stop;
+    if constexpr (plan::local_steps > 0) votes = of_.end_local_step(report);
+    if (votes != 0)
+      of_.hooks.between_steps({votes, report, of_.gather_numbers(),
                                [&](int signal) { of_.hooks.at_end(signal, report); }});
     return report;
   }
@@ -177,6 +180,10 @@ class trainer_on {
   /// update. The gradients stay in the arena until the next call that trains; export_gradients()
   /// reads them. Under delayed<1>, the gradients of the last step are applied first.
   step_report gradients_of(given_batch batch) {
+    static_assert(plan::local_steps == 0,
+                  "trainer.gradients_of(batch): the job has local_steps<H>, whose replicas do not "
+                  "sum gradients, so there are no gradients of a global batch; leave local_steps "
+                  "out, or call step(batch)");
     auto const mine = of_.calls();
     auto with = of_.begin(batch, trainer_program::only_gradients);
     of_.executor.run(of_.executor.passes.program(trainer_program::only_gradients), with);
@@ -249,6 +256,7 @@ class trainer_on {
   /// Moves: see export_tensors.
   template <class Sink>
   void export_parameters(Sink sink) {
+    of_.require_common("export_parameters");
     auto const mine = of_.calls();
     of_.apply_pending();
     of_.averaged.gather_parameters();
@@ -258,6 +266,10 @@ class trainer_on {
   /// All ranks call this function.
   template <class Sink>
   void export_gradients(Sink sink) {
+    static_assert(plan::local_steps == 0,
+                  "trainer.export_gradients(sink): the job has local_steps<H>, whose replicas do "
+                  "not sum gradients, so there are no gradients of a global batch; leave "
+                  "local_steps out, or call export_parameters after a common update");
     auto const mine = of_.calls();
     of_.reduce_pending();
     export_tensors<plan>(of_.rank, of_.store, of_.executor.applied_gradients(), true, sink);
@@ -289,6 +301,7 @@ class trainer_on {
   /// the reduction of the pending gradients.
   [[nodiscard]] [[gnu::cold]] std::unique_ptr<saved_state> state() {
     of_.averaged.require_parameters("state");
+    of_.require_common("state");
     if constexpr (plan::delays) {
       auto const mine = of_.calls();
       of_.reduce_pending();

@@ -83,7 +83,7 @@ class trainer_executor {
         passes(on, store,
                {.clips = needs_norm(options),
                 .checks_loss = checks_loss(options),
-                .masks_loss = hooks.gives_votes()}) {}
+                .masks_loss = hooks.gives_votes() && plan::local_steps == 0}) {}
   trainer_executor(trainer_executor const&) = delete;
   trainer_executor& operator=(trainer_executor const&) = delete;
   [[gnu::cold]] ~trainer_executor() = default;
@@ -282,9 +282,21 @@ class trainer_executor {
         case transfer_place::outputs:
         case transfer_place::blocks:
         case transfer_place::parameter:
-        case transfer_place::state: planning::refuse_row(row.what.place, "a step");
+        case transfer_place::state:
+        case transfer_place::replica_numbers:
+        case transfer_place::differences: planning::refuse_row(row.what.place, "a step");
       }
     }
+  }
+
+  /// Carries out a row that sums gradients over ranks, or differences of replicas. `data`: the
+  /// arena to which the row's offset refers.
+  void sum(transfer_runner<Rank> const& transfers, program_operation const& now,
+           typename Job::gradient_element* data) const {
+    if constexpr (plan::rules.rounds())
+      if (transfers.row(now.row).what.element == transfer_element::word)
+        return exchange_.run(transfers, now, data);
+    transfers.run(now, data);
   }
 
   /// Updates all blocks that this rank owns. The update reads the numbers of the step from the
@@ -352,16 +364,6 @@ class trainer_executor {
     if constexpr (plan::delays)
       queue().copy_bytes(store_.gradients(), store_.pending(),
                          store_.pending_count() * sizeof(typename Job::gradient_element));
-  }
-
-  /// Carries out a row that sums gradients over ranks. `data`: the arena to which the row's offset
-  /// refers.
-  void sum(transfer_runner<Rank> const& transfers, program_operation const& now,
-           typename Job::gradient_element* data) const {
-    if constexpr (plan::rules.rounds())
-      if (transfers.row(now.row).what.element == transfer_element::word)
-        return exchange_.run(transfers, now, data);
-    transfers.run(now, data);
   }
 
   /// Computes, for each term of the loss, loss_scale = weight of the term / count of the term in

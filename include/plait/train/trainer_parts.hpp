@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -22,6 +24,7 @@
 #include "plait/train/checks/batch_checks.hpp"
 #include "plait/train/checks/not_finite.hpp"
 #include "plait/train/checks/set_up_checks.hpp"
+#include "plait/train/common_update.hpp"
 #include "plait/train/hooks/averages.hpp"
 #include "plait/train/hooks/buffers.hpp"
 #include "plait/train/hooks/signal_votes.hpp"
@@ -158,6 +161,7 @@ class trainer_parts {
 
   /// Returns the model's outputs for a batch; see trainer_on::predict.
   std::span<typename Job::element const> predict(batch_type const& batch, predicted which) {
+    require_common("predict");
     check(batch, false);
     apply_pending();
     averaged.gather_parameters();
@@ -174,6 +178,10 @@ class trainer_parts {
     if (held.step == held.origin.step) return std::nullopt;
     auto report = report_of<terms>(held.last, held.step - 1);
     if constexpr (plan::delays) report.gradient_step = pending_.last_applied;
+    if constexpr (plan::local_steps > 0) {
+      report.replica = meetings_.replica();
+      report.common_loss = last_common_loss_;
+    }
     return report;
   }
   /// Returns last_report(), or a report that contains only the number of the last step if
@@ -208,6 +216,7 @@ class trainer_parts {
   /// numbers that change from step to step.
   auto begin(batch_type const& batch, trainer_program what) {
     bool const trains = what <= trainer_program::only_gradients;
+    if (!trains) require_common("evaluate");
     if constexpr (plan::slicing.is_given())
       require_slices(batch, plan::slicing, block_of(plan::samples, rank.grid(), rank.coordinates()),
                      name());
@@ -223,8 +232,10 @@ class trainer_parts {
   /// Returns the program of the next step.
   [[nodiscard]] trainer_program program_of_step() const {
     if constexpr (plan::delays) {
-      if (!pending_.are_due) return trainer_program::first_step;
+      if (!pending_.are_due) return trainer_program::without_update;
       if (pending_.are_sums) return trainer_program::step_of_sums;
+    } else if constexpr (plan::local_steps > 0) {
+      if (meetings_.is_halted()) return trainer_program::without_update;
     }
     return trainer_program::whole_step;
   }
@@ -241,8 +252,32 @@ class trainer_parts {
       pending_ = {.are_due = !drops, .are_sums = false, .last_applied = report.gradient_step};
       held.advance(now, updates(what));
     } else {
-      held.advance(now);
+      held.advance(now, updates(what));
     }
+  }
+  /// In a job with replicas, completes the report of a step, and makes a common update if the step
+  /// is the last before one. Returns the sum of the ranks' votes, or 0 between common updates. All
+  /// ranks call this function.
+  ///
+  /// Moves:  see common_update.
+  /// Errors: see common_update.
+  double end_local_step(step_report& report) {
+    static_assert(plan::local_steps > 0);
+    report.replica = meetings_.replica();
+    meetings_.add(report, options.on_not_finite == trainer_options::not_finite::stop);
+    last_common_loss_.reset();
+    if (held.step % plan::local_steps != 0) return 0;
+    auto const made = meetings_.update(executor, options.outer, hooks.votes(), name());
+    report.common_loss = last_common_loss_ = made.loss;
+    return made.votes;
+  }
+  /// In a job with replicas, checks that all replicas have the common parameters. `call`: the name
+  /// of the trainer's function.
+  ///
+  /// Errors: error that names the step at which the function can be called, on all ranks.
+  void require_common(char const* call) const {
+    if constexpr (plan::local_steps > 0)
+      if (held.step % plan::local_steps != 0) refuse_between(call);
   }
   /// Returns the number of the step whose gradients the next step applies: the next step itself or,
   /// if updates are delayed, the step before it; -1 if no gradients are pending.
@@ -316,6 +351,7 @@ class trainer_parts {
   template <class Load>
   [[gnu::cold]] void take_parameters(Load load, imported_values::extent extent) {
     averaged.require_parameters("import_parameters");
+    require_common("import_parameters");
     if (generation_.is_held()) return;
     auto const mine = calls();
     apply_pending();
@@ -389,6 +425,15 @@ class trainer_parts {
            ".on_not_finite = trainer_options::not_finite::skip"});
   }
 
+  [[noreturn]] [[gnu::cold]] void refuse_between(char const* call) const {
+    constexpr int each = std::max(1, plan::local_steps);
+    throw error({name(), ": ", call, " needs one value of each parameter, but after ", held.step,
+                 " steps each replica of local_steps<", each,
+                 "> has parameters of its own; call it after step ",
+                 (held.step / each + 1) * each - 1, ", when ", (held.step / each + 1) * each,
+                 " steps are done"});
+  }
+
   /// Returns the name of the trainer, with which messages begin.
   [[nodiscard]] [[gnu::cold]] std::string name() const { return concat({"trainer ", number_}); }
   [[nodiscard]] [[gnu::cold]] std::string name_on_rank() const {
@@ -429,7 +474,11 @@ class trainer_parts {
           queue.fill(typename elements::state_element{},
                      store.state_of(block) + k * store.owned_count() + at, common.count);
         averaged.copy(block, at, common.count);
+        if constexpr (plan::local_steps > 0)
+          queue.fill(typename Job::parameter_element{0}, store.outer_momentum_of(block) + at,
+                     common.count);
       }
+    if constexpr (plan::local_steps > 0) store.keep_common();
     set_ages([&](parameter_block const& parameter) {
       return which[std::size_t(parameter.number)] != 0 ? 0 : held.ages.of(parameter.number);
     });
@@ -438,7 +487,12 @@ class trainer_parts {
   prediction<Job, Rank> outputs_;
   compared_batches compared_{};
   pending_state pending_{};
-  std::string measures_{};  ///< the names of the measures of the last evaluation
+  // Makes common updates; does nothing if the plan has no replicas.
+  std::conditional_t<(plan::local_steps > 0),
+                     common_update<Job, Rank, parameter_store<elements, Rank>>, no_common_update>
+      meetings_{rank, store};
+  std::optional<double> last_common_loss_{};  ///< common_loss of the last step
+  std::string measures_{};                    ///< the names of the measures of the last evaluation
 };
 
 }  // namespace plait::execution

@@ -27,7 +27,9 @@ namespace plait::execution {
 /// The programs that a trainer runs on a batch.
 enum class trainer_program : int {
   whole_step,
-  first_step,    ///< with delayed updates: a step that has no pending gradients to apply
+  /// A step without an update. With delayed updates, no gradients are pending; with local steps, an
+  /// earlier step of the replica was not finite.
+  without_update,
   step_of_sums,  ///< with delayed updates: a step whose pending gradients have been reduced before
   only_gradients,
   only_loss,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -57,9 +58,17 @@ class trainer_state final : public saved_state {
     // such memory.
     if (of.options.average > 0) kinds_.push_back(".average");
     if constexpr (plan::delays) kinds_.push_back(".pending_gradient");
+    if constexpr (plan::local_steps > 0) kinds_.push_back(".outer_momentum");
     matrix_kinds_ = kinds_;
     if constexpr (matrix_optimizer<rule_type>)
       rule_type::whole_matrices::template name_states<rule_type>(matrix_kinds_);
+    if constexpr (plan::local_steps > 0) {
+      of_all_replicas_[0] = kinds_;
+      of_all_replicas_[1] = matrix_kinds_;
+      for (auto* const suffixes : {&kinds_, &matrix_kinds_})
+        for (std::size_t kind = 1; kind <= states; ++kind)
+          (*suffixes)[kind] = in_replica(replica(), (*suffixes)[kind]);
+    }
   }
 
   [[nodiscard]] int rank() const override { return of_.rank.world_rank(); }
@@ -95,9 +104,16 @@ class trainer_state final : public saved_state {
     for (auto const& parameter : plan::blocks_of_model(of_.rank.grid())) {
       auto const& entry = plan::entries[parameter.entry];
       auto const& kinds = kinds_of(parameter);
-      for (std::size_t kind = 0; kind < (entry.has_gradient() ? kinds.size() : 1); ++kind)
-        if (kind == 0 || (!kinds[kind].empty() && contains(kind)))
-          out.push_back({parameter.name + kinds[kind], entry.info.unpadded()});
+      auto const add = [&](std::string const& suffix, std::size_t kind) {
+        out.push_back({parameter.name + suffix, entry.info.unpadded(), kind});
+      };
+      for (std::size_t kind = 0; kind < (entry.has_gradient() ? kinds.size() : 1); ++kind) {
+        if (kind > 0 && (kinds[kind].empty() || (is_pending(kind) && !contains(kind)))) continue;
+        if (plan::local_steps == 0 || !is_state(kind)) add(kinds[kind], kind);
+        else
+          for (int r = 0; r < of_.rank.grid().size(plan::rules.local_axes()); ++r)
+            add(in_replica(r, of_all_replicas_[is_matrix(parameter) ? 1 : 0][kind]), kind);
+      }
     }
     return out;
   }
@@ -117,13 +133,15 @@ class trainer_state final : public saved_state {
   }
 
   [[gnu::cold]] void complete() override {
+    of_.require_common("saving a checkpoint");
     if constexpr (plan::delays) {
       auto const mine = of_.calls();
       of_.reduce_pending();
     }
   }
   [[nodiscard]] bool contains(std::size_t kind) const override {
-    return !is_pending(kind) || of_.has_pending();
+    if (is_pending(kind)) return of_.has_pending();
+    return plan::local_steps == 0 || is_state(kind) || replica() == 0;
   }
   [[nodiscard]] std::vector<std::string> const& kinds() const override { return kinds_; }
   [[nodiscard]] std::vector<std::string> const& matrix_kinds() const override {
@@ -181,6 +199,7 @@ class trainer_state final : public saved_state {
     of_.rank.device().synchronize();
     if (kind == 0) restore_parameters(from);
     else restore_owned(kind, from);
+    if (kind == 0) of_.store.keep_common();
     if (is_pending(kind)) of_.set_pending_sums(has_pending(from));
     of_.rank.device().synchronize();
   }
@@ -206,9 +225,19 @@ class trainer_state final : public saved_state {
  private:
   static constexpr auto states = std::size_t(rule_type::states);
 
+  /// Returns the number of this rank's replica; 0 in a plan without replicas.
+  [[nodiscard]] int replica() const {
+    return of_.rank.grid().place_in_group(of_.rank.coordinates(), plan::rules.local_axes());
+  }
+  /// Returns the suffix of an optimizer's state in a replica, such as ".replica1.exp_avg"; "" if
+  /// `suffix` is empty.
+  static std::string in_replica(int number, std::string const& suffix) {
+    return suffix.empty() ? suffix : concat({".replica", number, suffix});
+  }
+
   /// Stores in `shares_` the ranges of the arena that this rank saves, with their offsets in the
-  /// copy that copy() makes. A rank saves the elements that it owns; if all ranks of the batch axes
-  /// own the same elements, it saves its share of these elements.
+  /// copy that copy() makes. A rank saves the elements that it owns; if several ranks of the batch
+  /// axes own the same elements, it saves its share of these elements.
   [[gnu::cold]] void share_out() {
     auto const& layout = of_.store.layout();
     auto const add = [&](element_range const& range) {
@@ -229,8 +258,8 @@ class trainer_state final : public saved_state {
       });
     }
   }
-  /// Returns the blocks that this rank owns, or this rank's share of the regions if all ranks of
-  /// the batch axes own the same elements.
+  /// Returns the blocks that this rank owns, or this rank's share of the regions if several ranks
+  /// of the batch axes own the same elements.
   [[nodiscard]] lean_vector<owned_block> saved_blocks(axis_set cut) const {
     if (plan::cuts_arenas) return of_.store.owned();
     auto const& [first, second] = of_.store.layout().regions;
@@ -243,11 +272,13 @@ class trainer_state final : public saved_state {
     return rule.with(plan::rules.model_axis, form).on_stage(0);
   }
   /// Returns the placements in which a parameter is saved: the placements in which optimizers own
-  /// the parameter or, if all ranks of the batch axes own the same elements, a cut along these
-  /// axes.
+  /// the parameter or, if several ranks of the batch axes own the same elements, a cut along these
+  /// axes. Each replica saves all elements, because its states are its own.
   static placements saved_placements(placement form) {
     auto const owned = saved_as(plan::rules.owned, form);
-    return plan::rules.cut_axes().empty() ? owned.with(batch_axes, shard<dim::elements>) : owned;
+    return plan::rules.cut_axes().empty() ? owned.with(batch_axes, shard<dim::elements>)
+                                                .with(plan::rules.local_axes(), varying)
+                                          : owned;
   }
   [[nodiscard]] bool is_saved_here(planning::parameter_entry const& entry) const {
     return holds_the_one_copy(saved_placements(entry.stored), of_.rank.coordinates());
@@ -269,6 +300,9 @@ class trainer_state final : public saved_state {
   [[nodiscard]] bool is_pending(std::size_t kind) const {
     return plan::delays && kind + 1 == kinds_.size();
   }
+  [[nodiscard]] bool is_outer_momentum(std::size_t kind) const {
+    return plan::local_steps > 0 && kind + 1 == kinds_.size();
+  }
   /// Returns the address, on the device, of a block's elements of a kind.
   [[nodiscard]] std::byte* data_of(std::size_t kind, owned_block const& block) const {
     if (is_state(kind))
@@ -276,6 +310,8 @@ class trainer_state final : public saved_state {
                                           (kind - 1) * of_.store.owned_count());
     if (is_pending(kind))
       return reinterpret_cast<std::byte*>(of_.store.pending() + block.gradients_at);
+    if (is_outer_momentum(kind))
+      return reinterpret_cast<std::byte*>(of_.store.outer_momentum_of(block));
     return reinterpret_cast<std::byte*>(kind == 0 ? of_.store.parameters_of(block)
                                                   : of_.averaged.data_of(block));
   }
@@ -343,8 +379,8 @@ class trainer_state final : public saved_state {
       }
       upload(kind, values, block);
       of_.rank.device().synchronize();
-      if (kind > states &&
-          !is_pending(kind))  // averages that the source lacks are set to the parameters
+      // Averages that the source lacks are set to the parameters.
+      if (kind > states && !is_pending(kind) && !is_outer_momentum(kind))
         for (auto const& parameter : of_.store.local())
           if (auto const common = overlap(block.elements, parameter);
               common.count > 0 &&
@@ -356,6 +392,8 @@ class trainer_state final : public saved_state {
   Parts& of_;
   lean_vector<owned_block> shares_;
   std::vector<std::string> kinds_{}, matrix_kinds_{};
+  // In a plan with replicas, kinds_ and matrix_kinds_ without the number of this rank's replica.
+  std::array<std::vector<std::string>, 2> of_all_replicas_{};
 };
 
 }  // namespace plait::execution

@@ -49,7 +49,8 @@ template <class Plan>
 
 /// Returns the settings of a trainer. The number of ranks and the policies are not among these
 /// settings, because a run may continue under another plan. The number of slices of a reproducible
-/// plan is among them, because results depend on this number; so is the delay of updates.
+/// plan is among them, because results depend on this number; so are the delay of updates, and
+/// the number of replicas with their local steps and their outer step.
 template <class Plan, class Optimizer>
 [[nodiscard]] [[gnu::cold]] training_settings settings_of(Optimizer const& optimizer,
                                                           trainer_options const& options,
@@ -64,6 +65,12 @@ template <class Plan, class Optimizer>
               ", gradients of ", Plan::gradient_bytes, " bytes"}));
   if (Plan::slices > 0) add("reproducible", concat({Plan::slices, " slices"}));
   if (Plan::delays) add("delayed", "1 step");
+  if (Plan::local_steps > 0) {
+    add("replicas", std::to_string(grid.size(Plan::rules.local_axes())));
+    add("local_steps", std::to_string(Plan::local_steps));
+    add("outer.rate", number_text(options.outer.rate));
+    add("outer.momentum", number_text(options.outer.momentum));
+  }
   add("seed", std::to_string(options.seed));
   add("clip", number_text(options.clip));
   add("average", number_text(options.average));

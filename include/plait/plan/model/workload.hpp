@@ -100,6 +100,7 @@ struct memory_need {
   std::size_t parameters = 0;
   std::size_t gradients = 0;
   std::size_t pending = 0;  ///< gradients of the step before; 0 unless updates are delayed
+  /// States of the optimizer; with local_steps, also the common parameters and the outer momentum.
   std::size_t optimizer = 0;
   std::size_t averages = 0;     ///< averages of weights over steps; 0 without them
   std::size_t activations = 0;  ///< activations, with boundary buffers and scratch

@@ -64,7 +64,9 @@ constexpr traffic_need bytes_sent_by_list(lean_vector<transfer> const& list,
       case transfer_place::outputs:
       case transfer_place::blocks:
       case transfer_place::parameter:
-      case transfer_place::state: out.step += bytes; break;
+      case transfer_place::state:
+      case transfer_place::replica_numbers:
+      case transfer_place::differences: out.step += bytes; break;
     }
   }
   return out;

@@ -199,6 +199,17 @@ template <class Sink>
   to.compute(operation_kind::read);
 }
 
+/// Adds to the sink the meeting of replicas. Each replica first learns the numbers of all, because
+/// its weight depends on the labels of all. It computes its differences between the two exchanges.
+/// An executor runs each exchange as a program of its own, see program_of_rows.
+template <class Sink>
+[[gnu::cold]] constexpr void order_of_common_update(Sink& to) {
+  to.compute(operation_kind::send);
+  to.rows(transfer_place::replica_numbers);
+  to.rows(transfer_place::differences);
+  to.compute(operation_kind::read);
+}
+
 /// Adds to the sink the export of one tensor: a gather, and a message to the root rank.
 template <class Sink, class Tensor>
 [[gnu::cold]] constexpr void order_of_tensor(Sink& to, Tensor const& tensor) {
@@ -229,6 +240,7 @@ template <class Sink>
       to.compute(operation_kind::send);
       to.rows(transfer_place::state);
       return to.compute(operation_kind::read);
+    case job_part::common_update: return order_of_common_update(to);
   }
 }
 

@@ -55,6 +55,7 @@ PLAIT_DECL void program_writer::write(job_part part, program_shape const& shape)
     case job_part::export_parameters:
     case job_part::export_gradients:
     case job_part::state_transfer: host_ = {at(name::state)}; break;
+    case job_part::common_update: host_ = joined({at(name::numbers)}, all_gradients()); break;
   }
   order_of_part(*this, part, shape);
 }
@@ -129,7 +130,9 @@ PLAIT_DECL void program_writer::rows(transfer_place place) {
     case transfer_place::consistency:
     case transfer_place::rank_outputs:
     case transfer_place::outputs:
-    case transfer_place::state: return add_rows(place, host_);
+    case transfer_place::state:
+    case transfer_place::replica_numbers: return add_rows(place, host_);
+    case transfer_place::differences: return add_rows(place, all_gradients());
     case transfer_place::gather_parameters:
     case transfer_place::parameters:
     case transfer_place::forward:

@@ -22,7 +22,8 @@ enum class job_part : int {
   prediction,         ///< computes the outputs for one batch
   export_parameters,  ///< sends parameters to the root rank
   export_gradients,   ///< sends gradients to the root rank
-  state_transfer      ///< sends the state of an elastic job to ranks that join it
+  state_transfer,     ///< sends the state of an elastic job to ranks that join it
+  common_update       ///< the meeting of replicas, every H steps, see local_steps<H>
 };
 
 /// Returns true if a part of a job has passes.
@@ -34,13 +35,14 @@ enum class job_part : int {
     case job_part::set_up:
     case job_part::export_parameters:
     case job_part::export_gradients:
-    case job_part::state_transfer: break;
+    case job_part::state_transfer:
+    case job_part::common_update: break;
   }
   return false;
 }
 
 /// The number of enumerators of `job_part`.
-inline constexpr int job_parts = int(job_part::state_transfer) + 1;
+inline constexpr int job_parts = int(job_part::common_update) + 1;
 
 /// The label of a transfer: its purpose within a part of a job. Programs find transfers in a list
 /// by this label. order_of_parts.hpp defines the order of the transfers.
@@ -70,11 +72,13 @@ enum class transfer_place : int {
   outputs,               ///< outputs of all data ranks
   blocks,                ///< blocks of a bucket that is exported
   parameter,             ///< a tensor that is exported
-  state  ///< arenas of a trainer: layers' copies of parameters, parameters, optimizer, averages
+  state,  ///< arenas of a trainer: layers' copies of parameters, parameters, optimizer, averages
+  replica_numbers,  ///< labels, losses and votes of each replica, before a common update
+  differences       ///< weighted differences of the common parameters and each replica's parameters
 };
 
 /// The number of enumerators of `transfer_place`.
-inline constexpr int transfer_places = int(transfer_place::state) + 1;
+inline constexpr int transfer_places = int(transfer_place::differences) + 1;
 
 /// Returns a word such as "gradients".
 constexpr char const* to_string(transfer_place place) {
@@ -83,7 +87,7 @@ constexpr char const* to_string(transfer_place place) {
       "recompute",   "backward", "activation_edge",   "gradient_edge", "microbatch_gradients",
       "slices",      "ties",     "gradients",         "loss",          "norm_partials",
       "measures",    "output",   "rank_outputs",      "outputs",       "blocks",
-      "parameter",   "state"};
+      "parameter",   "state",    "replica_numbers",   "differences"};
   static_assert(std::size(words) == transfer_places);
   return words[static_cast<int>(place)];
 }

@@ -29,6 +29,10 @@ namespace plait::planning {
 /// equal.
 constexpr std::size_t compared_fields = 64;
 
+/// The number of numbers that each replica contributes to a common update: labels, weighted loss
+/// and votes, and for a step that was not finite its number + 1, its loss and its gradient norm.
+constexpr std::size_t numbers_of_replica = 6;
+
 /// Lists the transfers of one stage in a part of a job. It is a sink of order_of_parts.hpp, whose
 /// functions call its members in order. All transfers are listed here, for set-up, training,
 /// evaluation, prediction and export, so bytes, texts and programs agree. Each member states the
@@ -62,11 +66,13 @@ struct transfer_lister {
     return plan.samples.with(model_axis(), tensor).on_stage(stage);
   }
   /// Returns the placements of a number that is a sum over data ranks: each data rank has the
-  /// summand of its own samples.
+  /// summand of its own samples. In a training step, replicas (see local_steps) sum nothing.
   constexpr placements over_samples() const {
-    return placements{}.with(plan.samples.axes_with(shard<dim::batch>), partial);
+    auto const sums = placements{}.with(plan.samples.axes_with(shard<dim::batch>), partial);
+    return part == job_part::training ? sums.with(plan.rules.local_axes(), invariant) : sums;
   }
-  /// Returns the placements of a number that is a sum over all ranks: each rank has one summand.
+  /// Returns the placements of a number that is a sum over all ranks, or in a training step over
+  /// all ranks of a replica: each rank has one summand.
   constexpr placements over_all_ranks() const {
     return over_samples().with(axis::stage, partial).with(model_axis(), partial);
   }
@@ -372,6 +378,20 @@ struct transfer_lister {
     if (load.averages) add_arena(transfer_element::parameter, trained);
   }
 
+  /// Adds the sums of the differences between the common parameters and the parameters of replicas.
+  /// The gradients arena contains a summand of each element that this rank's optimizer owns.
+  [[gnu::cold]] constexpr void add_differences() {
+    for (int const region : reduced_regions) {
+      auto const owned = placements_of_region(region).owned;
+      auto const summands = owned.replaced(varying, partial);
+      add({transfer_place::differences, owned, summands, transfer_element::gradient,
+           parameters.regions[std::size_t(region)].count});
+      add_buckets(transfer_place::differences, plan.rules.summands(summands),
+                  owned.replaced(varying, invariant), transfer_element::gradient, region,
+                  &parameters.gradients_at);
+    }
+  }
+
   // --- members that order_of_parts.hpp calls, with transfers
 
   /// Adds all transfers with the label `place`, one after the other.
@@ -389,7 +409,8 @@ struct transfer_lister {
         // All ranks learn if the job stops, so all ranks contribute to this sum. Of several ranks
         // with the same loss, only one contributes its loss. A stage has the terms of its own
         // layers and zeros for the others, so the loss is summed over the stages as well.
-        return part == job_part::training && load.stops
+        // Replicas vote only in a common update.
+        return part == job_part::training && load.stops && plan.rules.local_axes().empty()
                    ? add_sum(place, over_all_ranks(), terms() + 1)
                    : add_sum(place, over_samples().with(axis::stage, partial), terms());
       case transfer_place::norm_partials:
@@ -404,6 +425,11 @@ struct transfer_lister {
       case transfer_place::rank_outputs:
       case transfer_place::outputs: return add_outputs(place);
       case transfer_place::state: return add_state();
+      case transfer_place::replica_numbers:
+        // Each replica fills its own part of the numbers and leaves zeros in the other parts.
+        return add_sum(place, over_all_ranks(),
+                       std::size_t(plan.grid.size(plan.rules.local_axes())) * numbers_of_replica);
+      case transfer_place::differences: return add_differences();
       case transfer_place::gather_parameters:
       case transfer_place::parameters:
       case transfer_place::forward:

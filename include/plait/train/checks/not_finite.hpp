@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,11 @@ namespace plait::execution {
                                           step_report const& of,
                                           std::optional<step_report> const& last,
                                           forward_watch const& mine);
+
+/// Returns the message of the error for replicas (see local_steps) of which at least one has had a
+/// step that was not finite. `name`: the name of the trainer; `numbers`: numbers_of_replica numbers
+/// of each replica.
+[[gnu::cold]] std::string not_finite_text(std::string const& name, std::span<double const> numbers);
 
 }  // namespace plait::execution
 

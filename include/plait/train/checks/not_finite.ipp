@@ -13,6 +13,34 @@
 
 namespace plait::execution {
 
+/// Returns a number as text, without the sign of a NaN.
+namespace not_finite_parts {
+inline std::string number(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.6g", std::isnan(value) ? std::fabs(value) : value);
+  return text;
+}
+}  // namespace not_finite_parts
+
+PLAIT_DECL std::string not_finite_text(std::string const& name, std::span<double const> numbers) {
+  using not_finite_parts::number;
+  std::string out;
+  for (std::size_t r = 0; r < numbers.size(); r += planning::numbers_of_replica) {
+    auto const* const of = numbers.data() + r;
+    double const step = of[3];
+    if (step == 0) continue;
+    bool const is_loss = !std::isfinite(of[4]);
+    out += concat({(out.empty() ? name : ""), (out.empty() ? ": " : "; "), "replica ",
+                   r / planning::numbers_of_replica, ": ",
+                   (is_loss ? "the loss" : "the norm of the gradients"), " of step ",
+                   static_cast<std::int64_t>(step) - 1, " is ", number(is_loss ? of[4] : of[5])});
+  }
+  return concat({out,
+                 "; the replica has not changed its weights since then, and the job ends at the "
+                 "next common update; to train on with such steps, set .on_not_finite = "
+                 "trainer_options::not_finite::train_on"});
+}
+
 PLAIT_DECL std::string not_finite_text(number_gather const& gather,
                                        std::vector<std::string> const& layers,
                                        step_report const& of,
@@ -36,11 +64,7 @@ PLAIT_DECL std::string not_finite_text(number_gather const& gather,
     first_rank = other;
   }
 
-  auto const number = [](double value) {
-    char text[32];
-    std::snprintf(text, sizeof text, "%.6g", std::isnan(value) ? std::fabs(value) : value);
-    return std::string(text);
-  };
+  using not_finite_parts::number;
   bool const is_loss = !std::isfinite(of.loss);
   std::string out = concat({"trainer: step ", of.step, ": "});
   out += is_loss ? concat({"the loss is ", number(of.loss)})

@@ -76,6 +76,13 @@ inline double rate_at(trainer_options const& options, std::int64_t step) {
   return rate_at(options.rate, step, options.rate_above_1);
 }
 
+/// Checks the options of a trainer that have a meaning for replicas. `steps`: the number of steps
+/// between two common updates; 0: the job has no replicas.
+///
+/// Errors: input_error for an outer step that is out of its range, or that has no effect; for
+///         averages and for skipped steps, which replicas cannot have.
+[[gnu::cold]] void check_outer_step(trainer_options const& options, int steps);
+
 /// Checks that each of the trainer's options is in its range and fits the model, and returns the
 /// options.
 ///
@@ -87,6 +94,7 @@ template <class Plan>
   require_range("trainer_options::average", options.average,
                 {0, number_ranges::below_1, "0 (no averages) or above, and below 1"});
   for_some_steps([&](std::int64_t step) { rate_at(options, step); });
+  check_outer_step(options, Plan::local_steps);
   if (!options.groups.empty()) check_groups(options.groups, parameters_of_model<Plan>(grid));
   return options;
 }
@@ -138,6 +146,7 @@ struct plan_numbers {
   std::string shares{};  ///< the shares of the data ranks, as a text; "" if they are equal
   std::size_t bucket_bytes = 0;
   bool delays = false;  ///< true if updates are delayed
+  int local_steps = 0;  ///< the steps between two common updates of replicas; 0 without replicas
   int level = 0;        ///< the level of zero<Level>; 0 if the policy does not use zero
   std::uint64_t recomputed =
       0;  ///< a hash of the steps that the units recompute; 0 if they recompute nothing
@@ -154,6 +163,7 @@ template <class Plan>
           text_of_shares(Plan::slicing.shares),
           Plan::bucket_bytes,
           Plan::delays,
+          Plan::local_steps,
           int(Plan::cuts_arenas) + int(Plan::rules.sums_blocks()) + int(Plan::rules.keeps_blocks()),
           hash_of(Plan::recomputes)};
 }
@@ -186,6 +196,7 @@ template <class Optimizer>
   mine.add(shares, hash().add(plan.shares).value());
   mine.add("the least bytes of a bucket of gradients", plan.bucket_bytes);
   mine.add("the steps of delayed<Steps>, or 0", plan.delays);
+  mine.add("the steps of local_steps<Steps>, or 0", plan.local_steps);
   mine.add("the level of zero<Level>, or 0", plan.level);
   mine.add("the steps that recompute<...> repeats, as a hash, or 0", plan.recomputed);
   mine.add("seed", options.seed);
@@ -195,6 +206,8 @@ template <class Optimizer>
     mine.add(concat({"rate at step ", step}), rate_at(options, step));
   });
   mine.add("replay", options.replay);
+  mine.add("outer.rate", options.outer.rate);
+  mine.add("outer.momentum", options.outer.momentum);
   mine.add("on_not_finite (0 stops, 1 skips, 2 trains on)",
            static_cast<std::uint64_t>(options.on_not_finite));
   mine.add("stop (1 if it is given)", options.stop != nullptr);

@@ -59,6 +59,32 @@ PLAIT_DECL void check_groups(std::vector<parameter_group> const& groups,
   }
 }
 
+PLAIT_DECL void check_outer_step(trainer_options const& options, int steps) {
+  require_range("trainer_options::outer.rate", options.outer.rate, number_ranges::finite_above_0);
+  require_range("trainer_options::outer.momentum", options.outer.momentum,
+                {0, number_ranges::below_1, "0 (no momentum) or above, and below 1"});
+  if (steps == 0) {
+    if (options.outer != ext::outer_step{})
+      throw input_error(
+          {"trainer_options::outer: rate ", detail::number_text(options.outer.rate), " and momentum ",
+           detail::number_text(options.outer.momentum),
+           " have no effect, because the job has no common updates; add local_steps<H> to "
+           "data_parallel, or leave .outer out"});
+    return;
+  }
+  if (options.average > 0)
+    throw input_error({"trainer_options::average is ", detail::number_text(options.average), ", but the job has ",
+                       "local_steps<", steps,
+                       ">: its replicas have parameters of their own, so "
+                       "their averages would differ; leave .average out"});
+  if (options.on_not_finite == trainer_options::not_finite::skip)
+    throw input_error({"trainer_options::on_not_finite is skip, but the job has local_steps<",
+                       steps,
+                       ">: a replica that leaves out an update would have optimizer states of "
+                       "another age than the other replicas; use not_finite::stop or "
+                       "not_finite::train_on"});
+}
+
 PLAIT_DECL std::uint64_t hash_of(lean_vector<named_factors> const& all) {
   hash out;
   for (auto const& [name, factors, is_matrix] : all)

@@ -3,12 +3,26 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "plait/core/static_vector.hpp"
 #include "plait/layer/layer.hpp"
 #include "plait/train/options/parameter_groups.hpp"
 #include "plait/train/options/stop_on_signals.hpp"
+
+namespace plait::ext {
+
+/// The outer step of a common update, see `local_steps`: SGD with Nesterov momentum, as in PyTorch
+/// without dampening. With d the sum of the replicas' weighted differences, the outer momentum b
+/// becomes momentum * b + d, and the common parameters decrease by rate * (d + momentum * b).
+struct outer_step {
+  double rate = 1;      ///< the outer learning rate; DiLoCo uses 0.7
+  double momentum = 0;  ///< the factor of the outer momentum; DiLoCo uses 0.9
+  friend bool operator==(outer_step const&, outer_step const&) = default;
+};
+
+}  // namespace plait::ext
 
 namespace plait {
 
@@ -58,9 +72,15 @@ struct trainer_options {
   /// see `trainer_on::on_stop`; null: signals have their usual effect. The guard outlives the
   /// trainer.
   stop_on_signals const* stop = nullptr;
+  /// The outer step of the common updates of a job with local_steps<H>. With the defaults, the
+  /// common parameters become the weighted average of the replicas' parameters. In other jobs it
+  /// must be left at its defaults.
+  ext::outer_step outer{};
 };
 
-/// The report of one step, the same on every rank, except for `waited`.
+/// The report of one step, the same on every rank, except for `waited`. With local_steps<H>, the
+/// report of a replica, the same on every rank of the replica: its loss is the loss of the samples
+/// of the replica.
 ///
 /// Example (tests/reference/names_in_use_test.cpp step_report):
 ///     plait::step_report const report = trainer.step(batches.at(0));
@@ -90,6 +110,13 @@ struct step_report {
   /// The number of the step whose gradients this step has applied: `step` or, under delayed<1>, the
   /// number of the step before; -1 if no gradients were pending.
   std::int64_t gradient_step = 0;
+
+  /// The number of the replica whose report this is, see local_steps; 0 in other jobs.
+  int replica = 0;
+  /// With local_steps<H>, in the report of a step after which the replicas have made a common
+  /// update: the loss of the samples of all replicas since the last common update, each computed
+  /// with the parameters that its replica had.
+  std::optional<double> common_loss{};
 };
 
 }  // namespace plait

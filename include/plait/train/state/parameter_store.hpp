@@ -29,11 +29,12 @@ namespace plait::execution {
 
 /// The memory of the state that one rank trains: the parameters, copies of the parameters if layers
 /// compute in another type, the gradients, the gradients of the step before if updates are delayed,
-/// the states of the optimizer one after the other, and the averages.
+/// the states of the optimizer one after the other, the averages, and the common parameters of
+/// replicas with their outer momentum, see local_steps.
 template <class Rank>
 struct training_arenas {
   typename Rank::device_type::arena parameters{}, copies{}, gradients{}, pending{}, state{},
-      averages{};
+      averages{}, common{};
 };
 
 /// The element types of a job: the type of activations, the type of the parameters that the
@@ -133,6 +134,17 @@ class parameter_store {
   [[nodiscard]] std::size_t pending_count() const {
     return plan_.numbers.delays ? layout_.gradients_at.after_buckets : 0;
   }
+  /// Returns the common parameters of `block`, and their outer momentum, in a plan with replicas.
+  [[nodiscard]] parameter_element* common_of(owned_block const& block) const {
+    return reinterpret_cast<parameter_element*>(arenas_.common.data()) + block.state_offset;
+  }
+  [[nodiscard]] parameter_element* outer_momentum_of(owned_block const& block) const {
+    return common_of(block) + owned_count_;
+  }
+  /// In a plan with replicas, enqueues a copy of the parameters to the common parameters, because
+  /// all replicas have got the same parameters.
+  [[gnu::cold]] void keep_common() const;
+
   /// Returns the parameters of `block` that the optimizer updates. The next two functions return
   /// the states of these parameters, and the copies of these parameters that layers see (null if
   /// there are no copies).
@@ -207,6 +219,7 @@ class parameter_store {
       std::is_same_v<state_element, parameter_element> ? 0 : sizeof(state_element);
 
   [[nodiscard]] parameter_rules const& rules() const { return plan_.numbers.rules; }
+  [[nodiscard]] bool has_replicas() const { return !rules().local_axes().empty(); }
   [[nodiscard]] parameter_entry const& entry_of(parameter_block const& parameter) const {
     return plan_.numbers.entries[parameter.entry];
   }
@@ -276,6 +289,7 @@ parameter_store<Elements, Rank>::parameter_store(Rank& rank, plan_facts const& p
   arenas_.gradients = allocate(gradients_layout_.total * sizeof(gradient_element));
   arenas_.pending = allocate(pending_count() * sizeof(gradient_element));
   arenas_.state = allocate(owned_count_ * sizeof(state_element) * std::size_t(states));
+  arenas_.common = allocate(has_replicas() ? 2 * owned_count_ * sizeof(parameter_element) : 0);
 }
 
 template <class Elements, class Rank>
@@ -292,6 +306,16 @@ void parameter_store<Elements, Rank>::start(std::uint64_t seed) {
                                       parameter.in_block(), block, threads);
     set(parameter, block);
   }
+  keep_common();
+}
+
+template <class Elements, class Rank>
+void parameter_store<Elements, Rank>::keep_common() const {
+  if (!has_replicas()) return;
+  auto const queue = rank_.device().on(stream::compute);
+  for (auto const& block : owned_)
+    queue.copy_bytes(parameters_of(block), common_of(block),
+                     block.elements.count * sizeof(parameter_element));
 }
 
 template <class Elements, class Rank>
@@ -468,7 +492,7 @@ auto parameter_store<Elements, Rank>::allocated() const -> memory_need {
   return {.parameters = arenas_.parameters.size() + arenas_.copies.size(),
           .gradients = arenas_.gradients.size(),
           .pending = arenas_.pending.size(),
-          .optimizer = arenas_.state.size(),
+          .optimizer = arenas_.state.size() + arenas_.common.size(),
           .sums = rank_.room_of_sums_bytes()};
 }
 
@@ -522,6 +546,9 @@ void parameter_store<Elements, Rank>::clear() {
   queue.fill(parameter_element{0}, parameters(), stored_count());
   queue.fill(gradient_element{0}, gradients(), gradients_layout_.total);
   if (pending_count() > 0) queue.fill(gradient_element{0}, pending(), pending_count());
+  if (has_replicas())
+    for (auto const& block : owned_)
+      queue.fill(parameter_element{0}, outer_momentum_of(block), block.elements.count);
   if constexpr (has_copies) queue.fill(T{0}, copies(), layout_.parameters_at.count);
 }
 

@@ -21,6 +21,7 @@ namespace plait::ext {
 struct saved_tensor {
   std::string name;
   parameter_info info{};
+  std::size_t kind = 0;  ///< the index of its kind in saved_state::kinds()
 };
 
 /// A rectangle of a parameter that a rank saves. The offset in `where` is the rectangle's offset in
@@ -90,7 +91,9 @@ namespace plait {
 /// identified by the suffix of its tensors' names: with AdamW, the tensors of parameter
 /// `wte.weight` are `wte.weight` (kind ""), `wte.weight.exp_avg` and `wte.weight.exp_avg_sq`. Under
 /// delayed<1> the gradients of the last step, which are not applied yet, are one more kind:
-/// `wte.weight.pending_gradient`.
+/// `wte.weight.pending_gradient`. Under local_steps<H> the states of replica 1 are named
+/// `wte.weight.replica1.exp_avg`, and the outer momentum is one more kind, which replica 0 saves
+/// together with the common parameters: `wte.weight.outer_momentum`.
 ///
 /// The ranks of a job together save each element of each kind once. Ranks that hold the same
 /// elements divide the elements among themselves, so that each of 4 data ranks writes a quarter. A
@@ -123,6 +126,8 @@ class saved_state {
   [[nodiscard]] virtual std::vector<ext::saved_tensor> tensors() const = 0;
   /// Returns only the tensors of the parameters, for the whole model.
   [[nodiscard]] virtual std::vector<ext::saved_tensor> parameters() const = 0;
+  /// Returns the suffixes of the kinds that this rank saves and restores; with replicas, of the
+  /// states of its replica.
   [[nodiscard]] virtual std::vector<std::string> const& kinds() const = 0;
   /// Returns the suffixes for matrices that a matrix_optimizer updates as a whole, in the order of
   /// kinds(); after the first, "" means that matrices have no tensor of the kind. Their states have
@@ -134,10 +139,11 @@ class saved_state {
 
   /// Completes the tensors of all kinds, such as pending gradients, which ranks first have to
   /// reduce. All ranks call this function before tensors() and copy().
+  ///
+  /// Errors: error, on all ranks, if replicas have parameters of their own at this step.
   virtual void complete() {}
-  /// Returns false if the state has no tensors of a kind now, although it has them at other times:
-  /// with delayed updates, before the first step, no gradients are pending. All ranks return the
-  /// same value.
+  /// Returns false if this rank saves no tensors of a kind. With delayed updates, before the first
+  /// step, no gradients are pending. With replicas, only replica 0 saves the common parameters.
   [[nodiscard]] virtual bool contains(std::size_t kind) const { return kind < kinds().size(); }
 
   /// Returns the rectangles of all parameters that this rank saves, in the order of the layers.
