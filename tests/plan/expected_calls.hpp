@@ -139,7 +139,10 @@ class expansion : public calls_of_rows<Job> {
       case job_part::prediction: predict(); break;
       case job_part::export_parameters:
       case job_part::export_gradients: export_tensors(); break;
-      case job_part::state_transfer: at(transfer_place::state);
+      case job_part::state_transfer: at(transfer_place::state); break;
+      case job_part::common_update:
+        at(transfer_place::replica_numbers);
+        at(transfer_place::differences);
     }
   }
 

@@ -77,6 +77,9 @@ class common_update {
   /// Returns true if a step of the replica since the last common update was not finite, so that the
   /// replica does not update its parameters.
   [[nodiscard]] bool is_halted() const { return bad_.has_value(); }
+  /// Returns true if a common update has ended with an error, so that replicas still have parameters
+  /// of their own.
+  [[nodiscard]] bool has_failed() const { return has_failed_; }
 
   /// Adds a step of this replica. `stops`: true if the job ends at a step that is not finite.
   void add(step_report const& report, bool stops) {
@@ -101,6 +104,7 @@ class common_update {
   result update(Executor& executor, ext::outer_step const& outer, double vote,
                 std::string const& name) {
     using planning::numbers_of_replica;
+    has_failed_ = true;
     exchange_numbers(vote, reinterpret_cast<double*>(executor.memory().agreed()));
     result out;
     double labels = 0;
@@ -115,6 +119,7 @@ class common_update {
     // If no replica has counted a label, no gradient has changed a parameter.
     outer_step_of(executor, labels == 0 ? 0 : labels_ / labels, outer);
     labels_ = loss_ = 0;
+    has_failed_ = false;
     return out;
   }
 
@@ -185,6 +190,7 @@ class common_update {
   double labels_ = 0, loss_ = 0;  // since the last common update; the loss is multiplied by labels
   // The first step that was not finite: its number + 1, its loss and its gradient norm.
   std::optional<std::array<double, 3>> bad_{};
+  bool has_failed_ = false;
 };
 
 /// Takes the place of a common_update in jobs without replicas.

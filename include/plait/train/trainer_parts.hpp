@@ -277,7 +277,7 @@ class trainer_parts {
   /// Errors: error that names the step at which the function can be called, on all ranks.
   void require_common(char const* call) const {
     if constexpr (plan::local_steps > 0)
-      if (held.step % plan::local_steps != 0) refuse_between(call);
+      if (held.step % plan::local_steps != 0 || meetings_.has_failed()) refuse_between(call);
   }
   /// Returns the number of the step whose gradients the next step applies: the next step itself or,
   /// if updates are delayed, the step before it; -1 if no gradients are pending.
@@ -427,10 +427,14 @@ class trainer_parts {
 
   [[noreturn]] [[gnu::cold]] void refuse_between(char const* call) const {
     constexpr int each = std::max(1, plan::local_steps);
+    std::int64_t const next = (held.step / each + 1) * each;
+    if (held.step % each == 0)
+      throw error({name(), ": ", call, " needs one value of each parameter, but the common update "
+                   "after step ", held.step - 1, " has ended with an error, so each replica still "
+                   "has parameters of its own; resume from a checkpoint"});
     throw error({name(), ": ", call, " needs one value of each parameter, but after ", held.step,
                  " steps each replica of local_steps<", each,
-                 "> has parameters of its own; call it after step ",
-                 (held.step / each + 1) * each - 1, ", when ", (held.step / each + 1) * each,
+                 "> has parameters of its own; call it after step ", next - 1, ", when ", next,
                  " steps are done"});
   }
 
