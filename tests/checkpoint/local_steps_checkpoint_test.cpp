@@ -151,12 +151,22 @@ TEST(LocalStepsCheckpoint, MatricesOfAWholeMatrixOptimizerGoOn) {
 TEST(LocalStepsCheckpoint, AnotherNumberOfReplicasIsRefused) {
   replicated_folder const at("refused");
   train_replicas<two_replicas>(at.path, {.steps = 8, .every = 8});
-  auto const three = text_of_input_error(
-      [&] { train_replicas<three_replicas>(at.path, {.resumes = true}); });
+  auto const three =
+      text_of_input_error([&] { train_replicas<three_replicas>(at.path, {.resumes = true}); });
   EXPECT_NE(three.find("replicas is 2 in the checkpoint and 3 now"), std::string::npos) << three;
   auto const rate = text_of_input_error(
       [&] { train_replicas<two_replicas>(at.path, {.resumes = true, .rate = 1}); });
   EXPECT_NE(rate.find("outer.rate is 0.7 in the checkpoint and 1 now"), std::string::npos) << rate;
+  // If the number may differ, all replicas begin with new inner states from the common parameters.
+  auto const begins = train_replicas<two_replicas>(at.path, {.steps = 8, .resumes = true});
+  auto const goes_on =
+      train_replicas<three_replicas>(at.path, {.steps = 8, .resumes = true, .allow = {"replicas"}});
+  EXPECT_EQ(goes_on.weights, begins.weights);
+  train_replicas<three_replicas>(
+      at.path, {.steps = 12, .every = 12, .resumes = true, .allow = {"replicas"}});
+  auto const manifest = read_manifest(at.path / "step-00000012");
+  ASSERT_FALSE(manifest.ages.empty());
+  for (auto const& [name, age] : manifest.ages) EXPECT_EQ(age, 4) << name;
 }
 
 TEST(LocalStepsCheckpoint, SavingBetweenCommonUpdatesIsAnError) {

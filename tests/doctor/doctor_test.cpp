@@ -104,7 +104,8 @@ TEST(doctor, finds_a_slow_host) {
   EXPECT_TRUE(is_host(found)) << found.text();
 }
 
-// `shared-link` is no false report here: four ranks share fewer processors on a small machine.
+// On a small machine four ranks share fewer processors, so plait-doctor may rightly report
+// `shared-link`.
 TEST(doctor, finds_no_slow_pair_without_a_fault) {
   auto const is_healthy = [](outcome const& of) {
     return of.with("shared-link").size() == of.results.findings.size();

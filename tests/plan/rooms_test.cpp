@@ -111,6 +111,8 @@ void check_rooms(too_small& found, int stage, workload const& load) {
             found.expect(made.place, made.offset + made.count, gradients.stride);
           }
           break;
+        case transfer_place::replica_numbers: expect(numbers.total - numbers.compared_at); break;
+        case transfer_place::differences:
         case transfer_place::gradients:
           if (made.element == transfer_element::word) {
             auto const ranks = std::size_t(grid.size(made.row().over));
@@ -168,6 +170,8 @@ using policies =
     ::testing::Types<serial, data_parallel<2>, small_gpt::tp2, pipeline<2>, pipeline<4>,
                      hybrid<pipeline<2>, data_parallel<2, zero<1>>, small_gpt::tp2_sharded>,
                      data_parallel<4, within<2>, compressed<float8>, buckets<1>>,
+                     data_parallel<1, local_steps<2>>,
+                     data_parallel<4, within<2>, zero<2>, compressed<float8>, local_steps<2>>,
                      hybrid<data_parallel<at_launch, compressed<plait::bfloat16>>, small_gpt::tp2>,
                      hybrid<replicated, reproducible<4>>, hybrid<owned, reproducible<4>>,
                      hybrid<replicated, small_gpt::tp2, reproducible<4>>,

@@ -50,8 +50,9 @@ struct gpt_job : parallel<gpt, Policy, Element> {};
 
 constexpr std::size_t samples_of_batch = 24;
 
-/// The samples of one of several replicas, in the order in which the replica sees them. Later samples
-/// of a batch do not count some of their targets, so replicas have different numbers of labels.
+/// The samples of one of several replicas, in the order in which the replica sees them. Later
+/// samples of a batch do not count some of their targets, so replicas have different numbers of
+/// labels.
 struct samples_of_replica {
   using concept_tag = dataset_tag;
   using element = std::int32_t;
@@ -136,10 +137,10 @@ struct parameters_only : state_source {
 };
 
 /// Trains one serial trainer for each replica, one after the other, and computes the outer steps.
-template <class Element, class Optimizer>
+template <class Element, class JobElement = Element, class Optimizer>
 outcome<Element> by_hand(std::size_t replicas, int local, settings const& with,
                          Optimizer const& optimizer, fault made = fault::none) {
-  using serial_job = gpt_job<serial, Element>;
+  using serial_job = gpt_job<serial, JobElement>;
   outcome<Element> out;
   launch<serial_job>(threads{}, [&](auto& rank) {
     using trainer_type = decltype(plait::trainer<serial_job>(rank, optimizer, {}));
@@ -225,10 +226,14 @@ TEST(LocalSteps, WithOneStepAndPlainAveragesAreDataParallelTraining) {
   sgd const of{.learning_rate = 0.5};
   auto const expected = train<gpt_job<data_parallel<2>>>(threads{}, plain, of);
   auto const got = train<gpt_job<data_parallel<2, local_steps<1>>>>(threads{}, plain, of);
+  auto const unequal =
+      train<gpt_job<data_parallel<2, shares<3, 1>, local_steps<1>>>>(threads{}, plain, of);
   ASSERT_EQ(got.weights.size(), expected.weights.size());
   for (auto const& [name, values] : expected.weights)
-    for (std::size_t i = 0; i < values.size(); ++i)
+    for (std::size_t i = 0; i < values.size(); ++i) {
       ASSERT_NEAR(got.weights.at(name)[i], values[i], 1e-12) << name;
+      ASSERT_NEAR(unequal.weights.at(name)[i], values[i], 1e-12) << name;
+    }
   ASSERT_EQ(got.common.size(), 5u);
   for (std::size_t step = 0; step < 5; ++step)
     EXPECT_NEAR(got.common[step], expected.numbers[3 * step], 1e-12);
@@ -250,6 +255,11 @@ TEST(LocalSteps, AreSerialTrainersThatMeet) {
   auto const of_three = train<three_job>(threads{}, {}, inner);
   EXPECT_LE(farthest(of_three, three), has_same_code ? 0 : 1e-5);
   EXPECT_EQ(train<three_job>(simulated{}, {}, inner), of_three);
+  // Layers see copies of the parameters in bfloat16.
+  using mixed = precision<plait::bfloat16, float>;
+  auto const of_copies =
+      train<gpt_job<data_parallel<2, local_steps<4>>, mixed>>(threads{}, {}, inner);
+  EXPECT_LE(farthest(of_copies, by_hand<float, mixed>(2, 4, {}, inner)), has_same_code ? 0 : 1e-2);
 }
 
 TEST(LocalSteps, FaultsOfACommonUpdateAreFound) {
@@ -264,6 +274,8 @@ TEST(LocalSteps, ComposeWithOtherAxesAndOptions) {
   auto const expect = [&]<class Policy>(double most, Policy) {
     EXPECT_LE(farthest(train<gpt_job<Policy>>(threads{}, {}, inner), expected), most);
   };
+  EXPECT_EQ((train<gpt_job<data_parallel<1, local_steps<3>>>>(threads{}, {}, inner).common.size()),
+            4u);
   expect(1e-10, data_parallel<4, within<2>, local_steps<4>>{});
   expect(1e-10, data_parallel<4, within<2>, zero<1>, local_steps<4>, buckets<1>>{});
   expect(1e-10, data_parallel<4, within<2>, zero<3>, local_steps<4>, buckets<1>>{});
@@ -273,7 +285,6 @@ TEST(LocalSteps, ComposeWithOtherAxesAndOptions) {
   expect(0.1, data_parallel<4, within<2>, zero<1>, local_steps<4>, compressed<plait::bfloat16>>{});
 }
 
-
 // --- bytes, calls and memory
 
 template <class Policy>
@@ -281,14 +292,12 @@ void expect_the_plan() {
   using one_job = gpt_job<Policy>;
   using plan = typename one_job::plan_type;
   launch<one_job>(threads{}, [&](auto& rank) {
-    auto trainer =
-        plait::trainer<one_job>(rank, inner, {.clip = 0.5, .outer = {.rate = 0.7, .momentum = 0.9}});
+    auto trainer = plait::trainer<one_job>(rank, inner,
+                                           {.clip = 0.5, .outer = {.rate = 0.7, .momentum = 0.9}});
     auto all = batches(samples_of_replica{}, global_batch<samples_of_batch>{}, rank,
                        {.how = sample_order::sequential, .epochs = 0, .microbatches = 2});
-    workload const load{.rows = all.rows(),
-                        .microbatches = 2,
-                        .optimizer_states = 2,
-                        .gradient_norm = true};
+    workload const load{
+        .rows = all.rows(), .microbatches = 2, .optimizer_states = 2, .gradient_norm = true};
     trainer.evaluate(all.at(0));  // data that is sent once has been sent
     std::vector<plait::detail::logged_call> log;
     for (auto const over : rank.groups().sets()) {
@@ -296,7 +305,8 @@ void expect_the_plan() {
       rank.group(over).log_calls(&log, static_cast<int>(over.bits));
     }
     auto const lines_of = [&](job_part part) {
-      return expected_calls::expansion<one_job>(rank.grid(), rank.coordinates(), load, part).lines();
+      return expected_calls::expansion<one_job>(rank.grid(), rank.coordinates(), load, part)
+          .lines();
     };
     for (int step = 0; step < 4; ++step) {
       trainer.step(all.at(std::uint64_t(step)));
@@ -321,8 +331,8 @@ TEST(LocalSteps, CallsBytesAndMemoryFollowThePlan) {
   expect_the_plan<data_parallel<2, local_steps<4>>>();
   expect_the_plan<data_parallel<4, within<2>, zero<1>, local_steps<4>, buckets<1>>>();
   expect_the_plan<data_parallel<4, within<2>, zero<3>, local_steps<4>, buckets<1>>>();
-  expect_the_plan<
-      hybrid<pipeline<2>, data_parallel<2, local_steps<4>, compressed<float8>>, tensor_parallel<2>>>();
+  expect_the_plan<hybrid<pipeline<2>, data_parallel<2, local_steps<4>, compressed<float8>>,
+                         tensor_parallel<2>>>();
 }
 
 template <class Policy>
@@ -331,9 +341,10 @@ std::int64_t bytes_of_update() {
   std::int64_t out = 0;
   for (auto const& row : planning::transfers_of<plan>(0, {}, job_part::common_update))
     if (row.place == planning::transfer_place::differences)
-      out += row.times * row_bytes(row.row().moves,
-                                   std::int64_t(row.count * planning::sizes_of<plan>.of(row.element)),
-                                   plan::grid.size(row.row().over));
+      out +=
+          row.times * row_bytes(row.row().moves,
+                                std::int64_t(row.count * planning::sizes_of<plan>.of(row.element)),
+                                plan::grid.size(row.row().over));
   return out;
 }
 TEST(LocalSteps, ACommonUpdateSendsEachParameterOnce) {
@@ -363,7 +374,8 @@ struct broken_above_1000 {
     return target > 1000 ? std::numeric_limits<T>::quiet_NaN() : 2 * (x - target);
   }
 };
-using small = objective<named<"only", nn::linear<4, 1>>, nn::elementwise_loss<1, broken_above_1000>>;
+using small =
+    objective<named<"only", nn::linear<4, 1>>, nn::elementwise_loss<1, broken_above_1000>>;
 template <class Policy>
 struct small_job : parallel<small, Policy, double> {};
 using small_policy = data_parallel<4, within<2>, zero<1>, local_steps<4>>;
@@ -381,8 +393,8 @@ std::vector<std::string> messages(trainer_options const& how, bool is_broken, au
       if (is_broken) targets[5] = 1e4;
       in_memory<double, double> const data(std::move(inputs), std::move(targets), 4, 1);
       auto trainer = plait::trainer<small_job<small_policy>>(rank, sgd{.learning_rate = 0.1}, how);
-      auto from = batches(data, global_batch<8>{}, rank,
-                          {.how = sample_order::sequential, .epochs = 0});
+      auto from =
+          batches(data, global_batch<8>{}, rank, {.how = sample_order::sequential, .epochs = 0});
       try {
         action(trainer, from);
       } catch (Error const& problem) {
@@ -494,7 +506,8 @@ TEST(LocalSteps, AReplicaThatIsNotFiniteStopsUpdatingAndEndsTheJob) {
       throw;
     }
   });
-  expect_on_all(all, "replica 1: the loss of step 0 is nan; the replica has not changed its weights");
+  expect_on_all(all,
+                "replica 1: the loss of step 0 is nan; the replica has not changed its weights");
   expect_on_all(messages<not_finite_error>({.clip = 1}, true,
                                            [&](auto& trainer, auto& from) {
                                              for (std::uint64_t step = 0; step < 4; ++step)
@@ -531,8 +544,8 @@ TEST(LocalSteps, OptionsAreChecked) {
               "rate 1 and momentum 0.9 have no effect, because the job has no common updates");
   auto const differing = text_of([] {
     launch<small_job<local>>(threads{}, [](auto& rank) {
-      (void)plait::trainer<small_job<local>>(
-          rank, sgd{}, {.outer = {.rate = rank.world_rank() == 0 ? 1 : 0.5}});
+      (void)plait::trainer<small_job<local>>(rank, sgd{},
+                                             {.outer = {.rate = rank.world_rank() == 0 ? 1 : 0.5}});
     });
   });
   EXPECT_NE(differing.find("the ranks differ in outer.rate: 1 on rank 0, 0.5 on rank 1"),
@@ -555,9 +568,10 @@ std::string text_of_unlike() {
 TEST(LocalSteps, RanksCompareTheOptionsOfTheirPlans) {
   auto const local =
       text_of_unlike<data_parallel<2, local_steps<4>>, data_parallel<2, local_steps<8>>>();
-  EXPECT_NE(local.find("the ranks differ in the steps of local_steps<Steps>, or 0: 4 on rank 0, 8 on "
-                       "rank 1"),
-            std::string::npos)
+  EXPECT_NE(
+      local.find("the ranks differ in the steps of local_steps<Steps>, or 0: 4 on rank 0, 8 on "
+                 "rank 1"),
+      std::string::npos)
       << local;
   auto const delay = text_of_unlike<data_parallel<2, delayed<1>>, data_parallel<2>>();
   EXPECT_NE(delay.find("the ranks differ in the steps of delayed<Steps>, or 0: 1 on rank 0, 0 on "
@@ -583,9 +597,8 @@ void expect_no_race(std::uint64_t seeds) {
   int needed = 0;
   for (auto const& site : statistics.sites) {
     if (site.where != wait_site::part::step) continue;
-    bool const is_exchange =
-        planning::row_of_site(site.awaited) >= 0 &&
-        site.waiting % (1 << 16) == int(planning::operation_kind::read);
+    bool const is_exchange = planning::row_of_site(site.awaited) >= 0 &&
+                             site.waiting % (1 << 16) == int(planning::operation_kind::read);
     if (!is_exchange) continue;
     try {
       run(simulated{.without = site});
@@ -597,7 +610,8 @@ void expect_no_race(std::uint64_t seeds) {
 }
 TEST(LocalStepsSimulated, HaveNoRace) {
   expect_no_race<data_parallel<2, local_steps<2>, buckets<1>>>(5);
-  expect_no_race<data_parallel<4, within<2>, zero<1>, local_steps<2>, compressed<plait::bfloat16>>>(5);
+  expect_no_race<data_parallel<4, within<2>, zero<1>, local_steps<2>, compressed<plait::bfloat16>>>(
+      5);
 }
 
 }  // namespace

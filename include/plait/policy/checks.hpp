@@ -50,7 +50,7 @@ constexpr placement samples_along() {
   else return invariant;
 }
 /// Returns the number of steps between two common updates of the replicas along a policy's axis,
-/// see `local_steps`; 0 if its ranks are no replicas.
+/// see `local_steps`; 0 without replicas.
 template <class P>
 constexpr int steps_of_replicas() {
   if constexpr (requires {

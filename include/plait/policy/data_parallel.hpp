@@ -254,7 +254,7 @@ struct delayed {
 /// 3. The sum is the gradient of an outer step of SGD with Nesterov momentum, which updates the
 ///    common parameters, see `trainer_options::outer`. With the defaults, rate 1 and momentum 0,
 ///    the common parameters become the weighted average of the replicas' parameters.
-/// 4. All replicas go on from the common parameters. The states of their optimizers, such as the
+/// 4. All replicas continue from the common parameters. The states of their optimizers, such as the
 ///    momentum of AdamW, stay as they are.
 ///
 /// Between common updates the parameters differ between replicas, so evaluate, predict,
@@ -264,9 +264,9 @@ struct delayed {
 /// Moves:  in a step, nothing between replicas. Every `Steps` steps, 2N(R-1)/R bytes for N bytes of
 ///         parameters and R replicas, or of this rank's block of the parameters if replicas cut
 ///         them, and six numbers for each replica. compressed<...> rounds the differences, too.
-/// Memory: the common parameters and the outer momentum, each as long as one state of the
-/// optimizer. Source: Douillard et al., "DiLoCo: distributed low-communication training of language
-/// models",
+/// Memory: the common parameters and the outer momentum. Each is as long as one state of the
+///         optimizer.
+/// Source: Douillard et al., "DiLoCo: distributed low-communication training of language models",
 ///         2023, algorithm 1.
 ///
 /// Example (tests/reference/names_in_use_test.cpp local_steps):

@@ -21,8 +21,8 @@
 
 namespace plait::execution {
 
-/// The functions by which a common update computes each element. In these formulas, `weight` is the
-/// weight of a replica, and `rate` and `momentum` are those of the outer step.
+/// The functions by which a common update computes each element. `weight` is the weight of a
+/// replica; the outer step has `rate` and `momentum`, see ext::outer_step.
 struct weighted_difference {
   double weight;
   template <class T>
@@ -77,8 +77,8 @@ class common_update {
   /// Returns true if a step of the replica since the last common update was not finite, so that the
   /// replica does not update its parameters.
   [[nodiscard]] bool is_halted() const { return bad_.has_value(); }
-  /// Returns true if a common update has ended with an error, so that replicas still have parameters
-  /// of their own.
+  /// Returns true if a common update has ended with an error, so that replicas still have
+  /// parameters of their own.
   [[nodiscard]] bool has_failed() const { return has_failed_; }
 
   /// Adds a step of this replica. `stops`: true if the job ends at a step that is not finite.

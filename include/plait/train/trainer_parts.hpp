@@ -429,8 +429,11 @@ class trainer_parts {
     constexpr int each = std::max(1, plan::local_steps);
     std::int64_t const next = (held.step / each + 1) * each;
     if (held.step % each == 0)
-      throw error({name(), ": ", call, " needs one value of each parameter, but the common update "
-                   "after step ", held.step - 1, " has ended with an error, so each replica still "
+      throw error({name(), ": ", call,
+                   " needs one value of each parameter, but the common update "
+                   "after step ",
+                   held.step - 1,
+                   " has ended with an error, so each replica still "
                    "has parameters of its own; resume from a checkpoint"});
     throw error({name(), ": ", call, " needs one value of each parameter, but after ", held.step,
                  " steps each replica of local_steps<", each,

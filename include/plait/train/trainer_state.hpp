@@ -323,11 +323,19 @@ class trainer_state final : public saved_state {
       of_.store.set(parameter, block);
     }
   }
-  /// Returns true if a source has all optimizer states of a parameter.
+  /// Returns true if a source has all optimizer states of a parameter; with replicas, the states of
+  /// all replicas, so that the states have the same age in each of them.
   [[nodiscard]] bool has_states(state_source const& from, parameter_block const& of) const {
-    auto const& kinds = kinds_of(of);
-    for (std::size_t kind = 1; kind <= states; ++kind)
-      if (!kinds[kind].empty() && !from.contains(of.name + kinds[kind])) return false;
+    auto const& kinds =
+        plan::local_steps == 0 ? kinds_of(of) : of_all_replicas_[is_matrix(of) ? 1 : 0];
+    auto const has = [&](std::string const& suffix) { return from.contains(of.name + suffix); };
+    for (std::size_t kind = 1; kind <= states; ++kind) {
+      if (kinds[kind].empty()) continue;
+      if (plan::local_steps == 0 && !has(kinds[kind])) return false;
+      for (int r = 0; plan::local_steps > 0 && r < of_.rank.grid().size(plan::rules.local_axes());
+           ++r)
+        if (!has(in_replica(r, kinds[kind]))) return false;
+    }
     return true;
   }
   /// Uploads the values of a block of a kind, in the kind's type on the device.

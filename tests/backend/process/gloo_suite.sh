@@ -47,7 +47,7 @@ done
 job 2 "$trained" gloo pp2.asleep ranked
 
 # Sums in the order of the ranks have the bits of threads; others are near.
-for case in "3 zero3" "2 dp2.delayed" "2 pp2.interleaved" "8 dp2.tp2.pp2"; do
+for case in "3 zero3" "2 dp2.delayed" "2 dp2.local" "2 pp2.interleaved" "8 dp2.tp2.pp2"; do
   read -r ranks plan <<<"$case"
   "$trained" threads "$plan" ranked >threads
   for how in ranked library; do

@@ -41,7 +41,7 @@ two() {
 
 # Sums in the order of the ranks have the bits of threads; others are near.
 values() {
-  for case in "2 dp2" "2 tp2" "2 dp2.delayed" "2 pp2.interleaved" "3 zero3" "4 dp2.pp2" "8 dp2.tp2.pp2"; do
+  for case in "2 dp2" "2 tp2" "2 dp2.delayed" "2 dp2.local" "2 pp2.interleaved" "3 zero3" "4 dp2.pp2" "8 dp2.tp2.pp2"; do
     read -r ranks plan <<<"$case"
     "$trained" threads "$plan" ranked >threads
     job "$ranks" "$trained" mpi "$plan" ranked || complain "$plan: exit code $?: $(cat err)"

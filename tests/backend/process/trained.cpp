@@ -66,6 +66,8 @@ using model =
 using in_buckets = data_parallel<2, buckets<1>>;
 // The gradients of the step before are reduced during all passes.
 using delayed_axis = data_parallel<2, zero<1>, buckets<1>, delayed<1>>;
+// The ranks are replicas, which meet every four steps.
+using local_axis = data_parallel<2, buckets<1>, local_steps<4>>;
 // A plan for any number of ranks; with threads it has three.
 using any_ranks = data_parallel<at_launch, zero<1>, buckets<1>>;
 template <class Policy, class Element>
@@ -133,8 +135,9 @@ void train(wish const& wanted) {
   auto const data =
       in_memory<double>::random_classes(70, 6, 4, static_cast<std::uint64_t>(wanted.data));
   auto const program = [&](auto& rank) {
-    auto trainer = plait::trainer<Job>(rank, adamw{.learning_rate = 0.01},
-                                       {.seed = std::uint64_t(wanted.seed), .clip = 1});
+    trainer_options options{.seed = std::uint64_t(wanted.seed), .clip = 1};
+    if constexpr (Job::plan_type::local_steps > 0) options.outer = {.rate = 0.7, .momentum = 0.9};
+    auto trainer = plait::trainer<Job>(rank, adamw{.learning_rate = 0.01}, options);
     bool const is_long = wanted.steps > 200;
     int const first = is_long ? 100 : 5, span = is_long ? 100 : 0;
     memory_use early{}, early_end{}, late{}, end{};  // the memory after `first` steps, after `span`
@@ -219,6 +222,7 @@ std::map<std::string, void (*)(wish const&)> const plans{
     {"dp2", train<job<in_buckets, double>>},
     {"dp2.float", train<job<in_buckets, float>>},
     {"dp2.delayed", train<job<delayed_axis, double>>},
+    {"dp2.local", train<job<local_axis, double>>},
     {"tp2", train<job<tensor_parallel<2>, double>>},
     {"pp2", train<job<pipeline<2>, double>>},
     {"pp2.interleaved", train<job<pipeline<2, interleaved<2>>, double>>},

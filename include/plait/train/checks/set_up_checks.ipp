@@ -66,15 +66,15 @@ PLAIT_DECL void check_outer_step(trainer_options const& options, int steps) {
   if (steps == 0) {
     if (options.outer != ext::outer_step{})
       throw input_error(
-          {"trainer_options::outer: rate ", detail::number_text(options.outer.rate), " and momentum ",
-           detail::number_text(options.outer.momentum),
+          {"trainer_options::outer: rate ", detail::number_text(options.outer.rate),
+           " and momentum ", detail::number_text(options.outer.momentum),
            " have no effect, because the job has no common updates; add local_steps<H> to "
            "data_parallel, or leave .outer out"});
     return;
   }
   if (options.average > 0)
-    throw input_error({"trainer_options::average is ", detail::number_text(options.average), ", but the job has ",
-                       "local_steps<", steps,
+    throw input_error({"trainer_options::average is ", detail::number_text(options.average),
+                       ", but the job has ", "local_steps<", steps,
                        ">: its replicas have parameters of their own, so "
                        "their averages would differ; leave .average out"});
   if (options.on_not_finite == trainer_options::not_finite::skip)
