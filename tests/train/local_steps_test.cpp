@@ -322,7 +322,7 @@ void expect_the_plan() {
     plait_test::expect_planned_memory<one_job>(rank.stage(), trainer.allocated(), load);
   });
   // A step sends nothing over groups with ranks of several replicas.
-  auto const local = plan::rules.local_axes();
+  auto const local = plan::rules.local_axes;
   for (auto const& row : planning::transfers_of<plan>(0, {}, job_part::training))
     for (auto const which : all_axes)
       EXPECT_FALSE(local.contains(which) && row.row().over.contains(which));

@@ -413,7 +413,7 @@ struct plan {
     auto const complete = grid_for(load);
     auto const layout = parameter_layout_for(stage, complete);
     int const ranks = cuts_arenas ? complete.size(rules.cut_axes())
-                                  : batch_ranks(complete) / complete.size(rules.local_axes());
+                                  : batch_ranks(complete) / complete.size(rules.local_axes);
     std::size_t const frozen =
         layout.frozen_count /
         std::size_t(rules.keeps_blocks() ? complete.size(rules.cut_axes()) : 1);
@@ -537,7 +537,7 @@ struct plan {
                 "data_parallel<..., delayed<1>>: a layer has buffers, such as the running mean of "
                 "nn::batch_norm; their new values are reduced with the gradients and would be a "
                 "step late, too; use a layer without buffers, or leave delayed out");
-  static_assert(has_one_common_update < local_steps, rules.local_axes().count(), slices,
+  static_assert(has_one_common_update < local_steps, rules.local_axes.count(), slices,
                 has_buffers, gradient_bytes == parameter_bytes && parameter_bytes >= 4 >);
 
   /// Returns the blocks of parameters that a rank of a stage has, in the order of the layers.

@@ -139,6 +139,7 @@ struct parameter_rules {
   /// The form in which ranks send gradients along these axes.
   wire_format sent = wire_format::unrounded;
   bool has_two_formats = false;  ///< true if two policies name different forms
+  axis_set local_axes{};  ///< the axes along which each rank is a replica, see local_steps
   bool deals_parameters = false;
   parameter_dealer deal = nullptr;
 
@@ -152,14 +153,13 @@ struct parameter_rules {
       rounded_axes = rounded_axes | which;
       sent = rule.sent;
     }
+    if (rule.kept == varying) local_axes = local_axes | which;
     if (rule.deals_parameters) deals_parameters = true, deal = rule.deal;
   }
   /// The axes along which each rank's optimizer owns a block of the parameters.
   [[nodiscard]] constexpr axis_set cut_axes() const {
     return owned.axes_with(shard<dim::elements>);
   }
-  /// The axes along which each rank is a replica with parameters of its own.
-  [[nodiscard]] constexpr axis_set local_axes() const { return kept.axes_with(varying); }
   /// True if ranks round the gradients that they send.
   [[nodiscard]] constexpr bool rounds() const { return sent != wire_format::unrounded; }
   /// Returns the placements of gradients of which each rank has its own summand: rounded on the

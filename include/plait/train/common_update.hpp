@@ -67,9 +67,9 @@ class common_update {
   [[gnu::cold]] common_update(Rank& rank, Store const& store)
       : rank_(rank),
         store_(store),
-        replica_(rank.grid().place_in_group(rank.coordinates(), plan::rules.local_axes())),
+        replica_(rank.grid().place_in_group(rank.coordinates(), plan::rules.local_axes)),
         numbers_(planning::numbers_of_replica *
-                 std::size_t(rank.grid().size(plan::rules.local_axes()))),
+                 std::size_t(rank.grid().size(plan::rules.local_axes))),
         list_(transfers_on<plan>(rank, {}, planning::job_part::common_update)) {}
 
   /// Returns the number of this rank's replica.

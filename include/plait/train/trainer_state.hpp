@@ -111,7 +111,7 @@ class trainer_state final : public saved_state {
         if (kind > 0 && (kinds[kind].empty() || (is_pending(kind) && !contains(kind)))) continue;
         if (plan::local_steps == 0 || !is_state(kind)) add(kinds[kind], kind);
         else
-          for (int r = 0; r < of_.rank.grid().size(plan::rules.local_axes()); ++r)
+          for (int r = 0; r < of_.rank.grid().size(plan::rules.local_axes); ++r)
             add(in_replica(r, of_all_replicas_[is_matrix(parameter) ? 1 : 0][kind]), kind);
       }
     }
@@ -227,7 +227,7 @@ class trainer_state final : public saved_state {
 
   /// Returns the number of this rank's replica; 0 in a plan without replicas.
   [[nodiscard]] int replica() const {
-    return of_.rank.grid().place_in_group(of_.rank.coordinates(), plan::rules.local_axes());
+    return of_.rank.grid().place_in_group(of_.rank.coordinates(), plan::rules.local_axes);
   }
   /// Returns the suffix of an optimizer's state in a replica, such as ".replica1.exp_avg"; "" if
   /// `suffix` is empty.
@@ -277,7 +277,7 @@ class trainer_state final : public saved_state {
   static placements saved_placements(placement form) {
     auto const owned = saved_as(plan::rules.owned, form);
     return plan::rules.cut_axes().empty() ? owned.with(batch_axes, shard<dim::elements>)
-                                                .with(plan::rules.local_axes(), varying)
+                                                .with(plan::rules.local_axes, varying)
                                           : owned;
   }
   [[nodiscard]] bool is_saved_here(planning::parameter_entry const& entry) const {
@@ -332,7 +332,7 @@ class trainer_state final : public saved_state {
     for (std::size_t kind = 1; kind <= states; ++kind) {
       if (kinds[kind].empty()) continue;
       if (plan::local_steps == 0 && !has(kinds[kind])) return false;
-      for (int r = 0; plan::local_steps > 0 && r < of_.rank.grid().size(plan::rules.local_axes());
+      for (int r = 0; plan::local_steps > 0 && r < of_.rank.grid().size(plan::rules.local_axes);
            ++r)
         if (!has(in_replica(r, kinds[kind]))) return false;
     }

@@ -65,8 +65,8 @@ template <class Plan, class Optimizer>
               ", gradients of ", Plan::gradient_bytes, " bytes"}));
   if (Plan::slices > 0) add("reproducible", concat({Plan::slices, " slices"}));
   if (Plan::delays) add("delayed", "1 step");
-  if (Plan::local_steps > 0) {
-    add("replicas", std::to_string(grid.size(Plan::rules.local_axes())));
+  if constexpr (Plan::local_steps > 0) {
+    add("replicas", std::to_string(grid.size(Plan::rules.local_axes)));
     add("local_steps", std::to_string(Plan::local_steps));
     add("outer.rate", number_text(options.outer.rate));
     add("outer.momentum", number_text(options.outer.momentum));

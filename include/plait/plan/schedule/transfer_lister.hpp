@@ -69,7 +69,8 @@ struct transfer_lister {
   /// summand of its own samples. In a training step, replicas (see local_steps) sum nothing.
   constexpr placements over_samples() const {
     auto const sums = placements{}.with(plan.samples.axes_with(shard<dim::batch>), partial);
-    return part == job_part::training ? sums.with(plan.rules.local_axes(), invariant) : sums;
+    if (part != job_part::training || plan.rules.local_axes.empty()) return sums;
+    return sums.with(plan.rules.local_axes, invariant);
   }
   /// Returns the placements of a number that is a sum over all ranks, or in a training step over
   /// all ranks of a replica: each rank has one summand.
@@ -410,7 +411,7 @@ struct transfer_lister {
         // with the same loss, only one contributes its loss. A stage has the terms of its own
         // layers and zeros for the others, so the loss is summed over the stages as well.
         // Replicas vote only in a common update.
-        return part == job_part::training && load.stops && plan.rules.local_axes().empty()
+        return part == job_part::training && load.stops && plan.rules.local_axes.empty()
                    ? add_sum(place, over_all_ranks(), terms() + 1)
                    : add_sum(place, over_samples().with(axis::stage, partial), terms());
       case transfer_place::norm_partials:
@@ -428,7 +429,7 @@ struct transfer_lister {
       case transfer_place::replica_numbers:
         // Each replica fills its own part of the numbers and leaves zeros in the other parts.
         return add_sum(place, over_all_ranks(),
-                       std::size_t(plan.grid.size(plan.rules.local_axes())) * numbers_of_replica);
+                       std::size_t(plan.grid.size(plan.rules.local_axes)) * numbers_of_replica);
       case transfer_place::differences: return add_differences();
       case transfer_place::gather_parameters:
       case transfer_place::parameters:

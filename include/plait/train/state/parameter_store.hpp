@@ -219,7 +219,7 @@ class parameter_store {
       std::is_same_v<state_element, parameter_element> ? 0 : sizeof(state_element);
 
   [[nodiscard]] parameter_rules const& rules() const { return plan_.numbers.rules; }
-  [[nodiscard]] bool has_replicas() const { return !rules().local_axes().empty(); }
+  [[nodiscard]] bool has_replicas() const { return !rules().local_axes.empty(); }
   [[nodiscard]] parameter_entry const& entry_of(parameter_block const& parameter) const {
     return plan_.numbers.entries[parameter.entry];
   }
