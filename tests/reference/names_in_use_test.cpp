@@ -549,6 +549,10 @@ struct late
 struct beside_a_step
     : plait::parallel<objective, plait::data_parallel<4, plait::delayed<1>>> {};
 // example-end
+// example-begin local_steps
+struct seldom_together
+    : plait::parallel<objective, plait::data_parallel<4, plait::local_steps<8>>> {};
+// example-end
 // example-begin tensor_parallel
 struct halves : plait::parallel<objective, plait::tensor_parallel<2>> {
 };  // each rank computes half of each layer
@@ -735,6 +739,33 @@ void save_and_load(std::filesystem::path const& folder) {
     // example-end
   });
 }
+
+void train_on_their_own(std::filesystem::path const& folder) {
+  using of_policies::seldom_together;
+  auto const data = plait::in_memory<float>::random_classes(256, 10, 2);
+  auto const held_out = plait::in_memory<float>::random_classes(64, 10, 2, 2);
+  plait::launch<seldom_together>(plait::threads{}, [&](auto& rank) {
+    // example-begin common_updates
+    auto trainer = plait::trainer<seldom_together>(
+        rank, plait::adamw{.learning_rate = 1e-3},
+        {.seed = 1, .outer = {.rate = 0.7, .momentum = 0.9}});
+    auto batches =
+        plait::batches(data, plait::global_batch<32>{}, rank, {.seed = 1, .epochs = 2});
+    plait::checkpoints saves(trainer, batches, {.folder = folder, .every = 16});
+    for (auto const& batch : batches.from(saves.resume())) {
+      auto const report = trainer.step(batch);
+      saves.after_step();                 // saves every 16 steps, a multiple of 8
+      if (!report.common_loss) continue;  // the parameters differ between replicas
+      auto const [share] = trainer.evaluate(held_out, plait::global_batch<32>{},
+                                            plait::measures::accuracy{});
+      if (rank.is_root())
+        std::printf("step %ld  loss of all replicas %.4f  accuracy %.3f\n",
+                    long(report.step), *report.common_loss, share);
+    }
+    saves.finish();
+    // example-end
+  });
+}
 }  // namespace of_training
 
 namespace {
@@ -822,6 +853,7 @@ TEST_F(NamesInUse, ProgramsRun) {
   of_training::train();
   of_training::optimize();
   of_training::save_and_load(folder / "run");
+  of_training::train_on_their_own(folder / "replicas");
   EXPECT_EQ(of_training::stop_in_time(), 0);
   EXPECT_TRUE(of_training::refuses());
 }
