@@ -242,10 +242,10 @@ struct delayed {
   static constexpr int delayed_steps = Steps;
 };
 
-/// Lets data ranks train on their own for several steps and then meet: DiLoCo, or local SGD. Each
-/// data rank or, with within<K>, each group of K data ranks is a replica. A step of a replica sums
-/// gradients, labels, losses and norms within the replica only. Every `Steps` steps the trainer
-/// makes a common update:
+/// Lets data ranks train on their own for several steps before they average their parameters:
+/// DiLoCo, or local SGD. Each data rank or, with within<K>, each group of K data ranks is a
+/// replica. A step of a replica sums gradients, labels, losses and norms within the replica only.
+/// Every `Steps` steps the trainer makes a common update:
 ///
 /// 1. Each replica computes the difference of the last common parameters and its own parameters,
 ///    and multiplies it by its weight: the labels that the replica has counted since the last

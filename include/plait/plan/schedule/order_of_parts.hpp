@@ -199,9 +199,9 @@ template <class Sink>
   to.compute(operation_kind::read);
 }
 
-/// Adds to the sink the meeting of replicas. Each replica first learns the numbers of all, because
-/// its weight depends on the labels of all. It computes its differences between the two exchanges.
-/// An executor runs each exchange as a program of its own, see program_of_rows.
+/// Adds to the sink a common update of replicas. Each replica first learns the numbers of all,
+/// because its weight depends on the labels of all. It computes its differences between the two
+/// exchanges. An executor runs each exchange as a program of its own, see program_of_rows.
 template <class Sink>
 [[gnu::cold]] constexpr void order_of_common_update(Sink& to) {
   to.compute(operation_kind::send);

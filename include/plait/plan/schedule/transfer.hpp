@@ -23,7 +23,7 @@ enum class job_part : int {
   export_parameters,  ///< sends parameters to the root rank
   export_gradients,   ///< sends gradients to the root rank
   state_transfer,     ///< sends the state of an elastic job to ranks that join it
-  common_update       ///< the meeting of replicas, every H steps, see local_steps<H>
+  common_update       ///< updates the common parameters of replicas, see local_steps<H>
 };
 
 /// Returns true if a part of a job has passes.
