@@ -312,7 +312,7 @@ TEST(Buffers, HaveNoStateOfAnOptimizer) {
   launch<job<serial>>(threads{}, [&](auto& rank) {
     auto trainer = plait::trainer<job<serial>>(rank, adamw{}, {.average = 0.9});
     std::size_t parameters = 0, others = 0;
-    for (auto const& [name, info] : trainer.state()->tensors()) {
+    for (auto const& [name, info, kind] : trainer.state()->tensors()) {
       (info.is_buffer() ? others : parameters) += 1;
       EXPECT_TRUE(!info.is_buffer() || name.ends_with("running_mean") ||
                   name.ends_with("running_var"))

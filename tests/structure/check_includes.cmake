@@ -43,7 +43,7 @@ set(most_lines 600)
 # Numbers, texts, and what programs and components give or get in a std::vector.
 set(numbers_and_texts "int|char|double|float|std::(byte|size_t|u?int[0-9]+_t|string|string_view)|char const[*]")
 set(in_std_vectors "${numbers_and_texts}|element|parameter_element|\
-(ext::)?(scheduled_work|parameter_group|saved_tensor|saved_rectangle)")
+(ext::)?(scheduled_work|parameter_group|saved_tensor|tensor_of_state|saved_rectangle)")
 
 set(most_axis_names 20)
 # Words for one axis, or for one rank of it: code has to ask placements instead.

@@ -507,7 +507,7 @@ TEST(LocalSteps, AReplicaThatIsNotFiniteStopsUpdatingAndEndsTheJob) {
     }
   });
   expect_on_all(all,
-                "replica 1: the loss of step 0 is nan; the replica has not changed its weights");
+                "replica 1: the loss of step 0 is nan; such a replica has not changed its weights");
   expect_on_all(messages<not_finite_error>({.clip = 1}, true,
                                            [&](auto& trainer, auto& from) {
                                              for (std::uint64_t step = 0; step < 4; ++step)

@@ -288,7 +288,8 @@ inline constexpr bool has_share_for =
 
 /// `Steps`: the steps between common updates; `Axes`: the axes of replicas; `IsExact`: true if
 /// parameters and gradients have the same type, which is not narrower than float.
-template <int Steps, int Axes, int Slices, bool HasBuffers, bool IsExact>
+template <int Steps, int Axes, int Slices, bool Delays, bool SumsOverSamples, bool HasBuffers,
+          bool IsExact>
 consteval void check_replicas() {
   static_assert(Axes <= 1,
                 "hybrid<Policies...>: ranks are replicas along two axes, but a job has one set of "
@@ -297,6 +298,14 @@ consteval void check_replicas() {
                 "reproducible<Slices> with local_steps<H>: reproducible gives the same bits on "
                 "every number of ranks, but with local_steps the result depends on the number of "
                 "replicas; leave one of the two out");
+  static_assert(Steps == 0 || !Delays,
+                "hybrid<Policies...>: local_steps<H> with delayed<1>: the last gradients of a "
+                "replica would change its parameters only after the common update; leave one of "
+                "the two out");
+  static_assert(Steps == 0 || HasBuffers || !SumsOverSamples,
+                "data_parallel<..., local_steps<H>>: a layer sums over all samples of a "
+                "microbatch, but replicas exchange nothing within a step. Use a layer that sums "
+                "over groups of samples only, or leave local_steps out");
   static_assert(Steps == 0 || !HasBuffers,
                 "data_parallel<..., local_steps<H>>: a layer has buffers, such as the running mean "
                 "of nn::batch_norm, which would differ between replicas; use a layer without "
@@ -307,9 +316,10 @@ consteval void check_replicas() {
                 "differences between replicas to zero; write precision<bfloat16, float>, which "
                 "keeps parameters in float, or leave local_steps out");
 }
-template <int Steps, int Axes, int Slices, bool HasBuffers, bool IsExact>
+template <int Steps, int Axes, int Slices, bool Delays, bool SumsOverSamples, bool HasBuffers,
+          bool IsExact>
 inline constexpr bool has_one_common_update =
-    (check_replicas<Steps, Axes, Slices, HasBuffers, IsExact>(), true);
+    (check_replicas<Steps, Axes, Slices, Delays, SumsOverSamples, HasBuffers, IsExact>(), true);
 
 template <std::size_t One, std::size_t Other>
 consteval void check_sequences() {

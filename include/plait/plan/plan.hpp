@@ -537,8 +537,9 @@ struct plan {
                 "data_parallel<..., delayed<1>>: a layer has buffers, such as the running mean of "
                 "nn::batch_norm; their new values are reduced with the gradients and would be a "
                 "step late, too; use a layer without buffers, or leave delayed out");
-  static_assert(has_one_common_update < local_steps, rules.local_axes.count(), slices,
-                has_buffers, gradient_bytes == parameter_bytes && parameter_bytes >= 4 >);
+  static_assert(has_one_common_update < local_steps, rules.local_axes.count(), slices, delays,
+                sums_over_samples, has_buffers,
+                gradient_bytes == parameter_bytes && parameter_bytes >= 4 >);
 
   /// Returns the blocks of parameters that a rank of a stage has, in the order of the layers.
   ///

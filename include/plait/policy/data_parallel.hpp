@@ -277,7 +277,7 @@ struct local_steps {
   static_assert(Steps >= 1,
                 "local_steps<Steps>: Steps is less than 1; write the number of steps between two "
                 "common updates, such as local_steps<8>, or leave local_steps out");
-  static constexpr int steps_between_meetings = Steps;
+  static constexpr int steps_between_updates = Steps;
 };
 
 }  // namespace plait
@@ -285,8 +285,8 @@ struct local_steps {
 namespace plait::detail {
 
 template <class Option>
-concept has_meetings = requires {
-  { Option::steps_between_meetings } -> std::convertible_to<int>;
+concept sets_local_steps = requires {
+  { Option::steps_between_updates } -> std::convertible_to<int>;
 };
 
 template <class Option>
@@ -308,7 +308,7 @@ template <class Option>
 inline constexpr bool is_data_option =
     ext::data_sharding<Option> || ext::bucket_size<Option> || is_neighbourhood<Option> ||
     ext::gradient_compression<Option> || says_shares<Option> || is_delay<Option> ||
-    has_meetings<Option>;
+    sets_local_steps<Option>;
 
 /// The first type in `Options` for which `Fits` is true, or `Usual` if there is none.
 template <template <class> class Fits, class Usual, class... Options>
@@ -331,7 +331,7 @@ struct is_shares : std::bool_constant<says_shares<Option>> {};
 template <class Option>
 struct is_delayed : std::bool_constant<is_delay<Option>> {};
 template <class Option>
-struct is_local : std::bool_constant<has_meetings<Option>> {};
+struct is_local : std::bool_constant<sets_local_steps<Option>> {};
 
 template <class Option>
 inline constexpr bool is_at_end = std::is_same_v<Option, buckets<at_end>>;
@@ -361,8 +361,8 @@ struct uncompressed {
 struct not_delayed {
   static constexpr int delayed_steps = 0;
 };
-struct not_local {
-  static constexpr int steps_between_meetings = 0;
+struct without_replicas {
+  static constexpr int steps_between_updates = 0;
 };
 
 /// The options of data_parallel, each written or by default. The axes of data_parallel take this
@@ -378,7 +378,7 @@ struct data_options {
       option_or<is_compression, uncompressed, Options...>::type::sent;
   /// The number of steps between two common updates of replicas; 0 if there are no replicas.
   static constexpr int local_steps =
-      option_or<is_local, not_local, Options...>::type::steps_between_meetings;
+      option_or<is_local, without_replicas, Options...>::type::steps_between_updates;
   /// True if each data rank is a replica; with within<K>, a group of K ranks is a replica.
   static constexpr bool are_ranks_local = local_steps > 0 && neighbours == 0;
   /// The parameter rule of an axis along which ranks are replicas.
@@ -503,14 +503,14 @@ struct data_parallel : detail::data_axes<Ranks, detail::data_options<Options...>
                 "data_parallel<Ranks, zero<3>, delayed<1>>: zero<3> gathers parameters and sums "
                 "gradients within all passes, so nothing is left that could overlap with the next "
                 "step; write zero<1>, or leave delayed out");
-  static_assert((0 + ... + int(detail::has_meetings<Options>)) <= 1,
+  static_assert((0 + ... + int(detail::sets_local_steps<Options>)) <= 1,
                 "data_parallel<Ranks, Options...>: two options set the steps between common "
                 "updates; write local_steps<...> once");
-  static_assert(!(detail::has_meetings<Options> || ...) || !(detail::is_delay<Options> || ...),
+  static_assert(!(detail::sets_local_steps<Options> || ...) || !(detail::is_delay<Options> || ...),
                 "data_parallel<Ranks, local_steps<H>, delayed<1>>: with delayed<1> the last "
                 "gradients of a replica would change its parameters only after the common update; "
                 "leave delayed out, because replicas reduce no gradients between them");
-  static_assert(!(detail::has_meetings<Options> || ...) ||
+  static_assert(!(detail::sets_local_steps<Options> || ...) ||
                     (detail::is_neighbourhood<Options> || ...) ||
                     !(detail::cuts_state<Options> || ...),
                 "data_parallel<Ranks, local_steps<H>, zero<Level>>: each data rank is a replica, "

@@ -236,7 +236,7 @@ constexpr bool delays_updates() {
 /// Returns the number of steps between two common updates of a policy's replicas, see
 /// `local_steps`; 0 if it has no replicas.
 template <class P>
-constexpr int steps_between_meetings() {
+constexpr int steps_between_common_updates() {
   using traits = policy_traits<P>;
   return std::max(steps_of_replicas<typename traits::template along<axis::data>>(),
                   steps_of_replicas<typename traits::template along<axis::replica>>());
@@ -303,7 +303,7 @@ inline constexpr bool delays_updates_of = detail::delays_updates<P>();
 /// The number of steps between two common updates of a policy's replicas, see `local_steps`; 0 if
 /// it has no replicas.
 template <class P>
-inline constexpr int local_steps_of = detail::steps_between_meetings<P>();
+inline constexpr int local_steps_of = detail::steps_between_common_updates<P>();
 
 /// The policy for the axis `Which`: P itself, or a policy that P contains; `serial` if there is
 /// none.

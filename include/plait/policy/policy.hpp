@@ -139,7 +139,7 @@ struct parameter_rules {
   /// The form in which ranks send gradients along these axes.
   wire_format sent = wire_format::unrounded;
   bool has_two_formats = false;  ///< true if two policies name different forms
-  axis_set local_axes{};  ///< the axes along which each rank is a replica, see local_steps
+  axis_set local_axes{};         ///< the axes along which each rank is a replica, see local_steps
   bool deals_parameters = false;
   parameter_dealer deal = nullptr;
 

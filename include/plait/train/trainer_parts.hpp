@@ -179,7 +179,7 @@ class trainer_parts {
     auto report = report_of<terms>(held.last, held.step - 1);
     if constexpr (plan::delays) report.gradient_step = pending_.last_applied;
     if constexpr (plan::local_steps > 0) {
-      report.replica = meetings_.replica();
+      report.replica = common_update_.replica();
       report.common_loss = last_common_loss_;
     }
     return report;
@@ -235,7 +235,7 @@ class trainer_parts {
       if (!pending_.are_due) return trainer_program::without_update;
       if (pending_.are_sums) return trainer_program::step_of_sums;
     } else if constexpr (plan::local_steps > 0) {
-      if (meetings_.is_halted()) return trainer_program::without_update;
+      if (common_update_.is_halted()) return trainer_program::without_update;
     }
     return trainer_program::whole_step;
   }
@@ -263,11 +263,11 @@ class trainer_parts {
   /// Errors: see common_update.
   double end_local_step(step_report& report) {
     static_assert(plan::local_steps > 0);
-    report.replica = meetings_.replica();
-    meetings_.add(report, options.on_not_finite == trainer_options::not_finite::stop);
+    report.replica = common_update_.replica();
+    common_update_.add(report, options.on_not_finite == trainer_options::not_finite::stop);
     last_common_loss_.reset();
     if (held.step % plan::local_steps != 0) return 0;
-    auto const made = meetings_.update(executor, options.outer, hooks.votes(), name());
+    auto const made = common_update_.update(executor, options.outer, hooks.votes(), name());
     report.common_loss = last_common_loss_ = made.loss;
     return made.votes;
   }
@@ -277,7 +277,7 @@ class trainer_parts {
   /// Errors: error that names the step at which the function can be called, on all ranks.
   void require_common(char const* call) const {
     if constexpr (plan::local_steps > 0)
-      if (held.step % plan::local_steps != 0 || meetings_.has_failed()) refuse_between(call);
+      if (held.step % plan::local_steps != 0 || common_update_.has_failed()) refuse_between(call);
   }
   /// Returns the number of the step whose gradients the next step applies: the next step itself or,
   /// if updates are delayed, the step before it; -1 if no gradients are pending.
@@ -497,7 +497,7 @@ class trainer_parts {
   // Makes common updates; does nothing if the plan has no replicas.
   std::conditional_t<(plan::local_steps > 0),
                      common_update<Job, Rank, parameter_store<elements, Rank>>, no_common_update>
-      meetings_{rank, store};
+      common_update_{rank, store};
   std::optional<double> last_common_loss_{};  ///< common_loss of the last step
   std::string measures_{};                    ///< the names of the measures of the last evaluation
 };

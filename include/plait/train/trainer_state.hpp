@@ -99,8 +99,8 @@ class trainer_state final : public saved_state {
     return out;
   }
 
-  [[nodiscard]] [[gnu::cold]] std::vector<saved_tensor> tensors() const override {
-    std::vector<saved_tensor> out;
+  [[nodiscard]] [[gnu::cold]] std::vector<tensor_of_state> tensors() const override {
+    std::vector<tensor_of_state> out;
     for (auto const& parameter : plan::blocks_of_model(of_.rank.grid())) {
       auto const& entry = plan::entries[parameter.entry];
       auto const& kinds = kinds_of(parameter);
@@ -276,9 +276,9 @@ class trainer_state final : public saved_state {
   /// axes. Each replica saves all elements, because its states are its own.
   static placements saved_placements(placement form) {
     auto const owned = saved_as(plan::rules.owned, form);
-    return plan::rules.cut_axes().empty() ? owned.with(batch_axes, shard<dim::elements>)
-                                                .with(plan::rules.local_axes, varying)
-                                          : owned;
+    return plan::rules.cut_axes().empty()
+               ? owned.with(batch_axes, shard<dim::elements>).with(plan::rules.local_axes, varying)
+               : owned;
   }
   [[nodiscard]] bool is_saved_here(planning::parameter_entry const& entry) const {
     return holds_the_one_copy(saved_placements(entry.stored), of_.rank.coordinates());

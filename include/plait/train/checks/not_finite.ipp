@@ -36,8 +36,8 @@ PLAIT_DECL std::string not_finite_text(std::string const& name, std::span<double
                    static_cast<std::int64_t>(step) - 1, " is ", number(is_loss ? of[4] : of[5])});
   }
   return concat({out,
-                 "; the replica has not changed its weights since then, and the job ends at the "
-                 "next common update; to train on with such steps, set .on_not_finite = "
+                 "; such a replica has not changed its weights since then, and the job ends at "
+                 "this common update; to train on with such steps, set .on_not_finite = "
                  "trainer_options::not_finite::train_on"});
 }
 

@@ -21,7 +21,13 @@ namespace plait::ext {
 struct saved_tensor {
   std::string name;
   parameter_info info{};
-  std::size_t kind = 0;  ///< the index of its kind in saved_state::kinds()
+};
+
+/// A saved_tensor with the index of its kind in saved_state::kinds().
+struct tensor_of_state {
+  std::string name;
+  parameter_info info{};
+  std::size_t kind = 0;
 };
 
 /// A rectangle of a parameter that a rank saves. The offset in `where` is the rectangle's offset in
@@ -123,7 +129,7 @@ class saved_state {
   /// and the policies are not among these settings.
   [[nodiscard]] virtual std::vector<std::pair<std::string, std::string>> settings() const = 0;
   /// Returns the tensors of all kinds for the whole model.
-  [[nodiscard]] virtual std::vector<ext::saved_tensor> tensors() const = 0;
+  [[nodiscard]] virtual std::vector<ext::tensor_of_state> tensors() const = 0;
   /// Returns only the tensors of the parameters, for the whole model.
   [[nodiscard]] virtual std::vector<ext::saved_tensor> parameters() const = 0;
   /// Returns the suffixes of the kinds that this rank saves and restores; with replicas, of the
