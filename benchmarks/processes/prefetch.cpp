@@ -33,21 +33,6 @@ using namespace small_gpt;
 template <int Level>
 struct divided : parallel<model, data_parallel<2, zero<Level>, buckets<1_MiB>>> {};
 
-/// The time of a step of a rank's half of the batch.
-double time_of_step() {
-  double out = 0;
-  auto const data = text();
-  launch<alone>(threads{.in_each_process = true}, [&](auto& rank) {
-    auto trainer = plait::trainer<alone>(rank, sgd{.learning_rate = 0.01});
-    auto all = batches(data, global_batch<batch / 2>{}, rank, {.epochs = 0});
-    std::vector<double> steps;
-    for (std::uint64_t i = 0; i < 8; ++i)
-      steps.push_back(seconds([&] { trainer.step(all.at(i)); }));
-    out = median({steps.begin() + 2, steps.end()});
-  });
-  return out;
-}
-
 struct listed {
   program_operation what;
   plait::ext::stream_operation touched;
@@ -95,7 +80,7 @@ void print_medians(int pairs, bool in_turn) {
   using job = divided<Level>;
   using plan = typename job::plan_type;
   auto engine = plait_benchmark::make_engine();
-  double const step = time_of_step();
+  double const step = time_of_computing();
   auto const pass = double(alone::plan_type::memory(0, {}).parameters) / 2;  // bytes of a rank
   engine = testing::slow_link(engine, {.bytes_per_second = pass / (step / 4)});
   auto const data = text();

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -45,6 +46,21 @@ inline byte_text text() {
   std::string bytes;
   for (unsigned i = 0; i < 20'000; ++i) bytes.push_back(static_cast<char>('a' + i * i % 23));
   return byte_text::from_text(bytes, sequence);
+}
+
+/// Returns the median time of a step of a rank's half of the batch, without communication.
+inline double time_of_computing() {
+  double out = 0;
+  auto const data = text();
+  launch<alone>(threads{.in_each_process = true}, [&](auto& rank) {
+    auto trainer = plait::trainer<alone>(rank, sgd{.learning_rate = 0.01});
+    auto all = batches(data, global_batch<batch / 2>{}, rank, {.epochs = 0});
+    std::vector<double> steps;
+    for (std::uint64_t i = 0; i < 10; ++i)
+      steps.push_back(seconds([&] { trainer.step(all.at(i)); }));
+    out = median({steps.begin() + 2, steps.end()});
+  });
+  return out;
 }
 
 }  // namespace small_gpt
