@@ -89,6 +89,7 @@ template <class Size, class Trainer>
 
 template <class Size, class Job, class Backend>
 outcome run(request const& wanted, Backend const& backend) {
+  using plan = typename Job::plan_type;
   using T = typename Job::parameter_element;
   using sum = typename Job::gradient_element;
   outcome out;
@@ -97,7 +98,11 @@ outcome run(request const& wanted, Backend const& backend) {
     auto trainer = plait::trainer<Job>(
         rank,
         plait::adamw{.learning_rate = wanted.learning_rate, .weight_decay = wanted.weight_decay},
-        {.seed = wanted.seed, .clip = wanted.clip, .replay = wanted.replay, .stop = wanted.stop});
+        {.seed = wanted.seed,
+         .clip = wanted.clip,
+         .replay = wanted.replay,
+         .stop = wanted.stop,
+         .outer = wanted.outer});
     if (wanted.load) wanted.load(*trainer.state());
     auto batches = plait::batches(
         data, plait::global_batch<>{wanted.batch}, rank,
@@ -134,11 +139,13 @@ outcome run(request const& wanted, Backend const& backend) {
     while (trainer.step_number() < wanted.steps) {
       auto const report = trainer.step(batches.at(next++));
       if (checkpoints) checkpoints->after_step();
-      if (wanted.gradients != nullptr)
-        trainer.export_gradients(
-            [&](std::string const& name, auto const&, std::span<sum const> values) {
-              wanted.gradients->write(name, values);
-            });
+      if constexpr (plan::local_steps == 0) {  // replicas have no gradients of the batch
+        if (wanted.gradients != nullptr)
+          trainer.export_gradients(
+              [&](std::string const& name, auto const&, std::span<sum const> values) {
+                wanted.gradients->write(name, values);
+              });
+      }
       trainer.between_steps([&] { say(report); });
     }
     trainer.after_steps();
@@ -183,6 +190,7 @@ template <class Size, class Job, class Backend, int Lora = 0>
   job.stages = plan::stages;
   job.slices = plan::slices;
   job.parts = plan::slicing.count(job.data_ranks, 1);
+  job.local_steps = plan::local_steps;
   if (plan::has_recompute) job.recompute = to_string(plan::recompute_policy.what);
   job.lora = Lora;
   job.sequence = Size::sequence;

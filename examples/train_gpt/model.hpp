@@ -147,6 +147,10 @@ using dp2_shares3_1 = plait::data_parallel<2, plait::shares<3, 1>>;
 // Each step applies the gradients of the step before.
 using dp2_delayed = plait::data_parallel<2, plait::delayed<1>>;
 
+// Replicas, of one rank or of two, that train on their own and make a common update every 8 steps.
+using dp4_local8 = plait::data_parallel<4, plait::local_steps<8>>;
+using dp4_within2_local8 = plait::data_parallel<4, plait::within<2>, plait::local_steps<8>>;
+
 // Tensor parallelism in which the activations between the layers are cut by positions (sequence
 // parallelism).
 using tp2_sharded = plait::tensor_parallel<2, plait::sequence::sharded>;

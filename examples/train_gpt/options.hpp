@@ -58,7 +58,8 @@ struct options {
   program_description const* of = nullptr;
   std::string data, plan = "serial", size, precision = "float", backend = "host", attention;
   std::string init, save, losses, log, checkpoint, allow, recompute, draw, draw_what;
-  std::int64_t every = 0, keep = 0;  // 0: not given
+  std::int64_t every = 0, keep = 0;            // 0: not given
+  double outer_rate = 0, outer_momentum = -1;  // 0 and -1: not given
   std::int64_t steps = 200, batch = 16, microbatches = 0, reproducible = 0, lora = 0, seed = 0,
                generate = 200, schedule_seed = 0;
   double timeout = 0;  // 0: not given
@@ -106,6 +107,8 @@ inline constexpr char const* usage_of_training =
     "  --learning-rate X      (0.003)\n"
     "  --weight-decay X       (0.01)\n"
     "  --clip X               greatest gradient norm, 0 for none (1)\n"
+    "  --outer-rate X         learning rate of the common updates of dp4.local8 (1)\n"
+    "  --outer-momentum X     Nesterov momentum of these updates (0)\n"
     "  --in-order             sample i of step s starts at byte (or token)\n"
     "                         (s * batch + i) * sequence\n"
     "  --init FILE            start from these weights (safetensors), or from a folder of them\n"
@@ -114,7 +117,8 @@ inline constexpr char const* usage_of_training =
     "                         as Hugging Face has it, with an index of several files\n"
     "  --checkpoint DIR       save all that training needs to go on in a folder, while the next\n"
     "                         steps run; also behind the last step and on a signal\n"
-    "  --every N              steps from one checkpoint to the next (100)\n"
+    "  --every N              steps from one checkpoint to the next (100, or with local steps the\n"
+    "                         next multiple)\n"
     "  --keep K               checkpoints that are kept (3)\n"
     "  --resume               go on from the newest complete checkpoint of DIR, if there is one, "
     "under\n"
@@ -187,6 +191,8 @@ inline options parse(program_description const& of, int count, char const* const
       {"--learning-rate", real{&out.learning_rate, 0, most_real}},
       {"--weight-decay", real{&out.weight_decay, 0, most_real}},
       {"--clip", real{&out.clip, 0, most_real}},
+      {"--outer-rate", real{&out.outer_rate, 1e-6, 1e6}},
+      {"--outer-momentum", real{&out.outer_momentum, 0, 0.999999}},
       {"--in-order", &out.in_order},
       {"--explain", &out.explain},
       {"--program", &out.program},
@@ -237,7 +243,6 @@ inline options parse(program_description const& of, int count, char const* const
                                          : out.every > 0      ? "--every"
                                                               : "--keep") +
                              " needs --checkpoint DIR");
-  if (out.every == 0) out.every = 100;
   if (out.keep == 0) out.keep = 3;
   return out;
 }

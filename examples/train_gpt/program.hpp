@@ -226,6 +226,41 @@ inline void check_batch(options const& wanted, entry const& job) {
                    ") times the microbatches (" + std::to_string(microbatches) + ")"));
 }
 
+/// Returns the default of --every: 100, or the next number of steps after which the job's replicas
+/// make a common update.
+inline std::int64_t usual_every(entry const& job) {
+  std::int64_t const each = std::max(1, job.local_steps);
+  return (100 + each - 1) / each * each;
+}
+
+/// Checks the options that have a meaning for replicas. The program reads the weights, to save them
+/// or to generate text, only after a common update.
+///
+/// Errors: input_error if --steps or --every is not a multiple of the steps between two common
+///         updates, and for an option of common updates in a plan without them.
+inline void check_local_steps(options const& wanted, entry const& job) {
+  bool const has_rate = wanted.outer_rate > 0;
+  if (job.local_steps == 0) {
+    if (has_rate || wanted.outer_momentum >= 0)
+      throw plait::input_error(std::string(has_rate ? "--outer-rate" : "--outer-momentum") +
+                               " needs a plan whose replicas make common updates, such as " +
+                               "dp4.local8, not " + in_quotes(job.plan));
+    return;
+  }
+  auto const check = [&](char const* option, std::int64_t given) {
+    std::int64_t const each = job.local_steps, below = given / each * each;
+    if (given == below) return;
+    throw plait::input_error(
+        std::string(option) + " " + std::to_string(given) + " is not a multiple of " +
+        std::to_string(each) + ", but plan " + in_quotes(job.plan) +
+        " makes a common update every " + std::to_string(each) +
+        " steps, and only then all ranks have the same weights; write " + option + " " +
+        (below > 0 ? std::to_string(below) + " or " : "") + std::to_string(below + each));
+  };
+  check("--steps", wanted.steps);
+  check("--every", wanted.every);
+}
+
 /// Returns the project's own documents and headers, in a fixed order; they are the default training
 /// text.
 ///
@@ -352,9 +387,10 @@ inline std::shared_ptr<plait::ext::process_engine> make_engine(options const& wa
 /// The checkpoints of a rank, with the options of the command line.
 class kept_checkpoints final : public rank_checkpoints {
  public:
-  /// `problem`: the string to which the first rank writes the reason why the last checkpoint could
-  /// not be written.
-  kept_checkpoints(options const& wanted, std::unique_ptr<plait::saved_state> state,
+  /// `every`: the steps from one checkpoint to the next; `problem`: the string to which the first
+  /// rank writes the reason why the last checkpoint could not be written.
+  kept_checkpoints(options const& wanted, std::int64_t every,
+                   std::unique_ptr<plait::saved_state> state,
                    plait::ext::batch_description const& batches, std::uint64_t epoch,
                    std::string& problem)
       : name_(wanted.of->name),
@@ -364,7 +400,7 @@ class kept_checkpoints final : public rank_checkpoints {
         saves_(std::make_unique<plait::checkpoints>(
             std::move(state), batches, epoch,
             plait::checkpoint_options{.folder = wanted.checkpoint,
-                                      .every = wanted.every,
+                                      .every = every,
                                       .keep = static_cast<int>(wanted.keep),
                                       .allow = words_of(wanted.allow)})) {}
 
@@ -432,6 +468,8 @@ inline int train(options const& wanted, entry const& job) {
   request.learning_rate = wanted.learning_rate;
   request.weight_decay = wanted.weight_decay;
   request.clip = wanted.clip;
+  if (wanted.outer_rate > 0) request.outer.rate = wanted.outer_rate;
+  if (wanted.outer_momentum >= 0) request.outer.momentum = wanted.outer_momentum;
   request.in_order = wanted.in_order;
   request.generate = static_cast<int>(wanted.generate);
   request.replay = wanted.replay;
@@ -470,7 +508,9 @@ inline int train(options const& wanted, entry const& job) {
   if (!wanted.checkpoint.empty())
     request.checkpoints = [&](std::unique_ptr<plait::saved_state> state,
                               plait::ext::batch_description const& batches, std::uint64_t epoch) {
-      return std::make_unique<kept_checkpoints>(wanted, std::move(state), batches, epoch, unsaved);
+      return std::make_unique<kept_checkpoints>(wanted,
+                                                wanted.every > 0 ? wanted.every : usual_every(job),
+                                                std::move(state), batches, epoch, unsaved);
     };
   std::unique_ptr<losses_file> losses;
   if (!wanted.losses.empty() && is_root) losses = std::make_unique<losses_file>(wanted.losses);
@@ -496,13 +536,16 @@ inline int train(options const& wanted, entry const& job) {
   bool has_begun = false;
   double first_loss = 0, last_loss = 0, speed = 0;
   request.on_step = [&](plait::step_report const& report, double tokens_per_second) {
-    if (!has_begun) first_loss = report.loss;
-    has_begun = true;
-    last_loss = report.loss;
-    if (losses) losses->add(report.step, report.loss);
     if (log) log->write(report);
     speed = tokens_per_second;
-    progress.update(report.step, report.loss, tokens_per_second);
+    // Between common updates the report is of one replica.
+    if (job.local_steps == 0 || report.common_loss) {
+      last_loss = report.common_loss.value_or(report.loss);
+      if (!has_begun) first_loss = last_loss;
+      has_begun = true;
+      if (losses) losses->add(report.step, last_loss);
+    }
+    progress.update(report.step, has_begun ? last_loss : report.loss, tokens_per_second);
   };
   auto const keep_files = [&] {
     if (losses) losses->commit();
@@ -601,7 +644,10 @@ inline int run(options const& wanted) {
   bool const trains = !wanted.explain && wanted.draw.empty();
   if (trains && job.run == nullptr)
     throw plait::input_error("--size " + job.size + " is built only for --explain and --draw");
-  if (trains) return train(wanted, job);
+  if (trains) {
+    check_local_steps(wanted, job);
+    return train(wanted, job);
+  }
   if (!wanted.draw.empty()) draw(wanted, job);
   if (wanted.explain) explain(wanted, job);
   return 0;

@@ -64,6 +64,7 @@ struct request {
   double learning_rate = 3e-3;
   double weight_decay = 0.01;
   double clip = 1.0;
+  plait::ext::outer_step outer{};  ///< the outer step of common updates; default without them
   bool in_order = false;
   bool program = false;    ///< explain also prints the program of each rank
   int generate = 0;        ///< the number of bytes or tokens to generate at the end
@@ -125,6 +126,7 @@ struct entry {
   int slices = 0;  ///< slices of a reproducible plan; 0: the plan is not reproducible
   /// Parts of a batch of which each data rank has one or, under `shares`, as many as its share.
   int parts = 1;
+  int local_steps = 0;      ///< steps between two common updates of replicas; 0: no replicas
   std::string recompute{};  ///< the kind of recomputation, if any
   int lora = 0;             ///< the rank of LoRA's matrices; 0: all parameters are trained
   std::size_t sequence = 0;

@@ -88,6 +88,15 @@ refused "--attention cudnn needs --backend cuda and --precision bfloat16" --atte
 refused "--attention cudnn needs --backend cuda and --precision bfloat16" --attention cudnn --precision bfloat16
 refused "--batch 7 cannot be divided equally over 2 data ranks" --plan dp2 --batch 7
 refused "--batch 6 is not a multiple of the sum of the shares (4) times the microbatches (1)" --plan dp2.shares3_1 --batch 6
+for plan in dp4.local8 dp4.within2.local8; do
+  common="is not a multiple of 8, but plan '$plan' makes a common update every 8 steps"
+  refused "--steps 100 $common" --plan "$plan" --steps 100
+  refused "same weights; write --steps 96 or 104" --plan "$plan" --steps 100
+  refused "same weights; write --steps 8" --plan "$plan" --steps 7
+  refused "--every 100 $common" --plan "$plan" --checkpoint new --every 100
+done
+refused "--outer-rate needs a plan whose replicas make common updates, such as dp4.local8, not 'dp4'" --plan dp4 --outer-rate 1
+refused "--outer-momentum needs a plan whose replicas make common updates" --outer-momentum 0
 refused "--batch 6 cannot be divided equally over 1 data ranks with 4 microbatches each" --plan pp4 --batch 6
 refused "--batch 4 cannot be divided equally" --batch 4 --microbatches 3
 refused "--batch 1000000 is more than" --data "$text" --batch 1000000
@@ -112,6 +121,10 @@ for number in 0 1000001 4611686018427387903; do
   refused "--batch needs a whole number from 1 to 1000000, got '$number'" --explain --batch "$number"
   refused "--microbatches needs a whole number from 1 to 1000000, got '$number'" --plan dp4 \
     --microbatches "$number"
+done
+refused "--outer-rate needs a number from 1e-06 to 1e+06, got '0'" --plan dp4.local8 --outer-rate 0
+for number in -0.1 1 nan; do
+  refused "--outer-momentum needs a number from 0 to 0.999999, got '$number'" --plan dp4.local8 --outer-momentum "$number"
 done
 refused "--seed needs a whole number from 0 to 9223372036854775807, got '-5'" --seed -5
 refused "--generate needs a whole number from 0 to 2147483647, got '4294967297'" --generate 4294967297

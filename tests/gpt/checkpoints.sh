@@ -94,6 +94,23 @@ cmp -s undisturbed rest || complain "after a signal at step $((last - 2)): other
 train --steps "$last" --checkpoint stopped --resume
 grep -q '^nothing is left to do$' out || complain "with nothing left to do: $(cat out)"
 
+# Replicas save checkpoints, and end at a signal, only after a common update.
+replicas=(--plan dp4.local8 --batch 4)
+train "${replicas[@]}" --steps 112 --checkpoint replicas --save undisturbed --losses whole.csv
+[[ $(cd replicas && echo step-*) == 'step-00000104 step-00000112' ]] || complain "checkpoints of replicas: $(ls replicas)"
+rm -r replicas/step-00000112
+train "${replicas[@]}" --steps 112 --checkpoint replicas --resume --save rest --losses rest.csv
+cmp -s undisturbed rest || complain "replicas that are resumed: other weights"
+[[ $(wc -l <whole.csv) == 15 && $(tail -n +2 rest.csv) == "$(tail -n 1 whole.csv)" ]] ||
+  complain "replicas that are resumed: other losses: $(tail -n 1 whole.csv rest.csv)"
+rm steps.csv
+"$train_gpt" --data "$text" --generate 0 "${replicas[@]}" --steps 8000000 --checkpoint ended --every 8000 --log steps.csv >out 2>err &
+for ((tries = 0; tries < 3000; ++tries)); do (($(cat steps.csv 2>/dev/null | wc -l) < 4)) || break; sleep 0.02; done
+kill -TERM "$!"
+wait "$!"
+code=$? last="$(basename ended/step-* | cut -d- -f2)"
+[[ $code == 143 && $((10#$last % 8)) == 0 ]] || complain "SIGTERM to replicas: exit code $code, step $last: $(cat err)"
+
 # A log whose disk is full ends the run with exit code 2, and the state is saved. The full disk is seen by these
 # processes alone.
 if unshare --mount true 2>unshared; then
