@@ -53,6 +53,7 @@ struct replicated_run {
   std::int64_t every = 0;
   bool resumes = false;
   double rate = 0.7;
+  std::int64_t saves_at = -1;  ///< after so many steps a save is asked for
   std::vector<std::string> allow{};
 };
 
@@ -74,6 +75,7 @@ replicated_outcome train_replicas(files::path const& at, replicated_run const& w
       if (rank.is_root())
         out.numbers.insert(out.numbers.end(), {report.loss, report.gradient_norm});
       saves.after_step();
+      if (trainer.step_number() == with.saves_at) saves.save();
     }
     saves.finish();
     EXPECT_EQ(saves.problem(), "");
@@ -171,7 +173,23 @@ TEST(LocalStepsCheckpoint, AnotherNumberOfReplicasIsRefused) {
 
 TEST(LocalStepsCheckpoint, SavingBetweenCommonUpdatesIsAnError) {
   replicated_folder const at("between");
-  EXPECT_THROW(train_replicas<two_replicas>(at.path, {.every = 3}), error);
+  auto const every =
+      text_of_input_error([&] { train_replicas<two_replicas>(at.path, {.every = 3}); });
+  EXPECT_EQ(
+      every,
+      "checkpoint_options::every is 3, but replicas of local_steps<4> have the same parameters "
+      "only after each 4 steps; set .every to a multiple of 4");
+  std::string text;
+  try {
+    train_replicas<two_replicas>(at.path, {.saves_at = 6});
+  } catch (error const& problem) {
+    text = problem.what();
+  }
+  EXPECT_NE(text.find("saving a checkpoint needs one value of each parameter, but after 6 steps"),
+            std::string::npos)
+      << text;
+  for (auto const& entry : files::directory_iterator(at.path))
+    EXPECT_FALSE(entry.path().filename().string().starts_with("step-")) << entry.path();
 }
 
 }  // namespace

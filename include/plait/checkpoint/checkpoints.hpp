@@ -86,7 +86,8 @@ class checkpoints {
   [[gnu::cold]] std::uint64_t resume();
 
   /// Makes a checkpoint if the number of steps is a multiple of `every`; call this function after
-  /// each step.
+  /// each step. With local_steps<H>, `every` is a multiple of H, and a checkpoint that is being
+  /// written is completed after a multiple of H steps, because replicas exchange nothing between.
   void after_step();
 
   /// Makes a checkpoint of the trainer's present state. Returns as soon as the state is copied; the

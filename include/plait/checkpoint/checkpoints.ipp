@@ -27,6 +27,10 @@ PLAIT_DECL checkpoints::checkpoints(std::unique_ptr<saved_state> state,
   detail::require_range("checkpoint_options::keep", options_.keep, number_ranges::at_least_1);
   detail::require_range("checkpoint_options::every", static_cast<double>(options_.every),
                         number_ranges::at_least_0);
+  if (int const each = state_->steps_between_saves(); options_.every % each != 0)
+    throw input_error({"checkpoint_options::every is ", options_.every, ", but replicas of ",
+                       "local_steps<", each, "> have the same parameters only after each ", each,
+                       " steps; set .every to a multiple of ", each});
   detail::add_settings_of_batches(settings_, batches_);
   set_extra(std::move(options_.extra));
   copies_.rank = state_->rank();
@@ -81,7 +85,7 @@ PLAIT_DECL std::uint64_t checkpoints::resume() {
 
 PLAIT_DECL void checkpoints::after_step() {
   refuse_mixed_runs();
-  if (saving_) proceed();
+  if (saving_ && state_->step() % state_->steps_between_saves() == 0) proceed();
   if (options_.every > 0 && state_->step() % options_.every == 0) save();
 }
 
@@ -118,11 +122,11 @@ PLAIT_DECL void checkpoints::set_extra(std::vector<std::byte> extra) {
 PLAIT_DECL void checkpoints::save_as(std::optional<double> value) {
   refuse_mixed_runs();
   finish();
+  state_->complete();
   if (!value) last_saved_ = state_->step();
   std::string name;
   auto const begin = [&] { name = folder_->begin(state_->step(), value.has_value()).name; };
   if (!on_root("be written", begin, &name)) return say_problem(state_->step());
-  state_->complete();
   saving_ = std::make_unique<saving>();
   saving_->at = {state_->step(), name, options_.folder / name};
   saving_->value = value;

@@ -132,6 +132,9 @@ class trainer_state final : public saved_state {
     return out;
   }
 
+  [[nodiscard]] int steps_between_saves() const override {
+    return plan::local_steps > 0 ? plan::local_steps : 1;
+  }
   [[gnu::cold]] void complete() override {
     of_.require_common("saving a checkpoint");
     if constexpr (plan::delays) {

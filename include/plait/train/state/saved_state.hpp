@@ -143,6 +143,10 @@ class saved_state {
   /// bfloat16. Only optimizer states may have another type than the parameters.
   [[nodiscard]] virtual std::size_t element_bytes(std::size_t kind) const = 0;
 
+  /// Returns H for a job with local_steps<H>, whose replicas have the same parameters only after a
+  /// multiple of H steps; else 1. A state can be saved only then, and only then may a save in
+  /// progress communicate.
+  [[nodiscard]] virtual int steps_between_saves() const { return 1; }
   /// Completes the tensors of all kinds, such as pending gradients, which ranks first have to
   /// reduce. All ranks call this function before tensors() and copy().
   ///
