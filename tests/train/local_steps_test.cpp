@@ -119,13 +119,20 @@ auto train(auto const& backend, settings const& with, Optimizer const& optimizer
 }
 
 /// Mistakes of a common update that the comparison must find.
-enum class fault { none, wrong_sign, no_weights, inner_state_reset, momentum_of_last_difference };
+enum class fault {
+  none,
+  wrong_sign,
+  no_weights,
+  inner_state_averaged,
+  inner_state_reset,
+  momentum_of_last_difference
+};
 
-/// A source that has only parameters.
+/// A source of tensors in memory.
 template <class Element>
-struct parameters_only : state_source {
+struct tensors_in_memory : state_source {
   tensors_of_type<Element> const& of;
-  explicit parameters_only(tensors_of_type<Element> const& all) : of(all) {}
+  explicit tensors_in_memory(tensors_of_type<Element> const& all) : of(all) {}
   void read(std::string const& name, parameter_info const& info, parameter_rectangle const& where,
             void* out) override {
     auto const& all = of.at(name);
@@ -135,6 +142,29 @@ struct parameters_only : state_source {
           where.columns, static_cast<Element*>(out) + i * where.columns);
   }
 };
+
+/// Sets the optimizer states of all trainers to their averages.
+template <class Element>
+void average_states(auto& trainers) {
+  tensors_of_type<Element> sums;
+  auto const kinds = trainers[0]->state()->kinds();
+  for (auto& one : trainers) {
+    auto const state = one->state();
+    std::vector<Element> copy(state->count());
+    for (std::size_t kind = 1; kind < kinds.size(); ++kind) {
+      state->copy(kind, copy.data());
+      for (auto const& each : state->rectangles()) {
+        auto& sum = sums[each.name + kinds[kind]];
+        sum.resize(each.where.count());
+        for (std::size_t i = 0; i < sum.size(); ++i)
+          sum[i] += copy[each.where.place + i] / Element(trainers.size());
+      }
+    }
+  }
+  tensors_in_memory<Element> source(sums);
+  for (auto& one : trainers)
+    for (std::size_t kind = 1; kind < kinds.size(); ++kind) one->state()->restore(kind, source);
+}
 
 /// Trains one serial trainer for each replica, one after the other, and computes the outer steps.
 template <class Element, class JobElement = Element, class Optimizer>
@@ -193,9 +223,10 @@ outcome<Element> by_hand(std::size_t replicas, int local, settings const& with,
           one->import_parameters([&](std::string const& name, auto const&, auto to) {
             std::copy(common[name].begin(), common[name].end(), to.begin());
           });
-        parameters_only<Element> source(common);
+        tensors_in_memory<Element> source(common);
         one->state()->restore(0, source);
       }
+      if (made == fault::inner_state_averaged) average_states<Element>(all);
     }
     out.weights = common;
   });
@@ -264,8 +295,8 @@ TEST(LocalSteps, AreSerialTrainersThatMeet) {
 
 TEST(LocalSteps, FaultsOfACommonUpdateAreFound) {
   auto const right = by_hand<double>(2, 4, {}, inner);
-  for (auto const made : {fault::wrong_sign, fault::no_weights, fault::inner_state_reset,
-                          fault::momentum_of_last_difference})
+  for (auto const made : {fault::wrong_sign, fault::no_weights, fault::inner_state_averaged,
+                          fault::inner_state_reset, fault::momentum_of_last_difference})
     EXPECT_GT(farthest(by_hand<double>(2, 4, {}, inner, made), right), 1e-6) << int(made);
 }
 
