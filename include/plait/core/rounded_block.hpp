@@ -41,8 +41,8 @@ struct rounded_block<bfloat16> {
   [[nodiscard]] PLAIT_HOST_DEVICE float widened(std::size_t i) const { return value[i]; }
 };
 
-/// The numbers as float8, divided by a common factor, so that the largest becomes 448: 68 bytes. If
-/// a number is not finite, the factor is NaN, and so are all numbers that a rank reads from the
+/// The numbers as float8, divided by a common scale, so that the largest becomes 448: 68 bytes. If
+/// a number is not finite, the scale is NaN, and so are all numbers that a rank reads from the
 /// block.
 template <>
 struct rounded_block<float8> {
@@ -55,9 +55,9 @@ struct rounded_block<float8> {
   [[nodiscard]] PLAIT_HOST_DEVICE float widened(std::size_t i) const {
     return scale * static_cast<float>(value[i]);
   }
-  /// Returns the factor for numbers of at most this magnitude, which is NaN if a number is not
-  /// finite, and 0 if all are 0. The factor of other numbers is a normal number, so that the
-  /// quotient of a number and the factor is at most 448.
+  /// Returns the scale for numbers of at most this magnitude, which is NaN if a number is not
+  /// finite, and 0 if all are 0. The scale of other numbers is a normal number, so that the
+  /// quotient of a number and the scale is at most 448.
   [[nodiscard]] PLAIT_HOST_DEVICE static float scale_of(float largest) {
     // The least normal float, and the greatest float. Device code cannot call numeric_limits.
     constexpr float greatest = 448, least = 0x1p-126f, most = 0x1.fffffep127f;

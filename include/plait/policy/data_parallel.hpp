@@ -29,7 +29,7 @@ concept bucket_size = requires {
   { S::bucket_bytes } -> std::convertible_to<std::size_t>;
 };
 
-/// An option of data_parallel that says how ranks send gradients. It is a type with the member
+/// An option of data_parallel that sets how ranks send gradients. It is a type with the member
 /// `sent`, a wire_format.
 template <class S>
 concept gradient_compression = requires {
@@ -58,10 +58,10 @@ struct unsharded {
 ///   zero<2>  cuts the gradients, too: the gradients of each microbatch are reduced into the blocks
 ///   zero<3>  cuts the parameters, too: they are gathered before the layers that use them
 ///
-/// Moves:  n = N(p-1)/p bytes for N bytes of parameters on p ranks, per step of m microbatches:
-///         zero<1> 2n, as one all_reduce of the gradients would; zero<2> (m + 1)n; zero<3> about
-///         3mn, since both passes gather, except that a backward begins with the parameters that
-///         the forward has gathered last. With `precision<bfloat16, float>` gathered parameters
+/// Moves:  per step of m microbatches, with n = N(p-1)/p for N bytes of parameters on p ranks: 2n
+///         bytes with zero<1>, as without it; (m + 1)n with zero<2>; about 3mn with zero<3>,
+///         because both passes gather parameters, but a backward begins with the parameters that
+///         its forward has gathered last. With `precision<bfloat16, float>` gathered parameters
 ///         take half the bytes.
 /// Memory: zero<2> and zero<3> need additional memory for two buckets of gradients, and zero<3>
 ///         also for two buckets of parameters.
@@ -155,14 +155,14 @@ struct within {
 
 /// Makes data ranks send gradients in a narrower type: bfloat16, which halves the bytes of float,
 /// or float8, which takes 68 bytes for 64 gradients. Sums are still computed in the type of the
-/// gradients: each rank receives the rounded gradients of its block from all ranks, rounds its own
-/// in the same way, and adds them in rank order. Ranks that need whole gradients then receive the
-/// rounded sums of all blocks, and each rank, also the rank that has computed a sum, uses the
-/// rounded sum. So all ranks have the same bits. Parameters, losses and norms are not rounded.
+/// gradients: each rank receives the rounded gradients of its block from the other ranks, rounds
+/// its own in the same way, and adds all in rank order. Ranks that need whole gradients then
+/// receive the rounded sums of all blocks. Each rank, including the owner of a block, uses the
+/// rounded sums, so all ranks have the same bits. Parameters, losses and norms are not rounded.
 ///
 /// Rounding changes a gradient x by at most 2^-8 |x| with bfloat16. With float8 it changes x by at
-/// most the greater of 2^-4 |x| and 2^-10 s, where s is a 448th of the largest of 64 neighbouring
-/// gradients. If one of these 64 is not finite, all of them become NaN.
+/// most the greater of 2^-4 |x| and 2^-10 s. The scale s is the greatest magnitude of 64
+/// neighbouring gradients, divided by 448. If one of these 64 is not finite, all become NaN.
 ///
 /// Moves:  for each reduction of N bytes of float gradients on p ranks, with n = N(p-1)/p, n/2 with
 ///         bfloat16 and 0.265625 n with float8, and as much for the gather of the sums. With
@@ -193,10 +193,10 @@ namespace plait {
 /// have the same size. If the program asks for m microbatches, rank r runs Shares[r] * m of them,
 /// and a global batch consists of S * m microbatches, where S is the sum of the shares. Example: a
 /// global batch of 64 samples with m = 2 has 8 microbatches of 8 samples, 6 on rank 0 and 2 on rank
-/// 1. The results are equal to results of equal shares, up to rounding.
+/// 1. The results are the results of equal shares, up to rounding.
 ///
-/// Moves:  the same bytes among data ranks as with equal shares. Other transfers of a step, such as
-///         those between stages, are as many as a rank has microbatches.
+/// Moves:  the same bytes among data ranks as with equal shares. A rank sends messages between
+///         stages, and messages within layers, once for each of its own microbatches.
 /// Memory: each rank holds its own samples and the activations for its own number of microbatches.
 ///
 /// Example (tests/reference/names_in_use_test.cpp shares):
@@ -204,7 +204,7 @@ namespace plait {
 ///     };
 template <int... Shares>
 struct shares {
-  /// The greatest sum of all shares.
+  /// The greatest allowed sum of all shares.
   static constexpr int most = 1 << 16;
   static_assert(
       ((Shares >= 1) && ...),
@@ -218,7 +218,7 @@ struct shares {
 
 /// Makes each step apply the gradients of the step before. The reduction of these gradients then
 /// runs during all passes of the step, which do not need its result, so a slow link costs time only
-/// if the reduction takes longer than a whole step computes. The result is the result of a serial
+/// if the reduction takes longer than these passes. The result is the result of a serial
 /// program with the same delay: `data_parallel<1, delayed<1>>` computes it on one rank.
 ///
 /// The first step updates nothing. The trainer also applies pending gradients in evaluate, predict,
@@ -257,13 +257,13 @@ struct delayed {
 /// 4. All replicas continue from the common parameters. The states of their optimizers, such as the
 ///    momentum of AdamW, stay as they are.
 ///
-/// Between common updates the parameters differ between replicas, so evaluate, predict,
-/// export_parameters, import_parameters and state are errors there. A step's report is the report
-/// of the replica, see step_report::replica.
+/// Between common updates the parameters differ between replicas. So calls of evaluate, predict,
+/// export_parameters, import_parameters and state are errors there. The report of a step is the
+/// report of the replica, see step_report::replica.
 ///
-/// Moves:  in a step, nothing between replicas. Every `Steps` steps, 2N(R-1)/R bytes for N bytes of
-///         parameters and R replicas, or of this rank's block of the parameters if replicas cut
-///         them, and six numbers for each replica. compressed<...> rounds the differences, too.
+/// Moves:  in a step, nothing between replicas. In a common update, 2N(R-1)/R bytes for N bytes of
+///         parameters and R replicas, and six numbers for each replica. If a replica cuts its
+///         parameters, N counts a rank's block. compressed<...> rounds the differences, too.
 /// Memory: the common parameters and the outer momentum. Each is as long as one state of the
 ///         optimizer.
 /// Source: Douillard et al., "DiLoCo: distributed low-communication training of language models",
@@ -365,8 +365,8 @@ struct without_replicas {
   static constexpr int steps_between_updates = 0;
 };
 
-/// The options of data_parallel, each written or by default. The axes of data_parallel take this
-/// type, so an option adds one member here and one to the axes on which it has a meaning.
+/// The values of all options of data_parallel, as written or by default. The axes of data_parallel
+/// take this type. So an option adds one member here and one to each axis that uses it.
 template <class... Options>
 struct data_options {
   using sharding = typename option_or<is_sharding, unsharded, Options...>::type;
@@ -450,10 +450,10 @@ using data_axes = std::conditional_t<Options::neighbours == 0, data_axis<Ranks, 
 
 namespace plait {
 
-/// Gives each of `Ranks` ranks an equal slice of the batch and sums their gradients, as DDP does.
+/// Gives each of `Ranks` ranks an equal part of the batch and sums their gradients, as DDP does.
 /// `Options`, in any order: `unsharded` or `zero<1>` to `zero<3>`, `within<...>`, `buckets<...>`,
-/// `compressed<...>`, `delayed<1>`, `local_steps<H>`, and `shares<...>`, with which the slices
-/// differ.
+/// `compressed<...>`, `delayed<1>`, `local_steps<H>`, and `shares<...>`, which makes the parts
+/// unequal.
 ///
 /// Moves: one all_reduce of the gradients per step, 2N(p-1)/p bytes for N bytes of parameters,
 ///        bucket by bucket while the backward runs; see `zero` and `local_steps` for the bytes that

@@ -34,8 +34,8 @@ struct policy_tag {};
 ///                                               `local_steps`
 ///   static constexpr form_cuts forms            on a model axis: dimensions that forms may cut
 ///   using schedule_type, cuts                   on a stage axis (optional): see `pipeline`
-///   using policies = policy_list<...>           in place of all others: the policies within this
-/// one
+///   using policies = policy_list<...>           in place of all others: the policies of which
+///                                               this policy consists
 ///   static constexpr int slices                 without an axis: see `reproducible`
 ///   static constexpr recompute_rule recomputes  without an axis: see `recompute`
 ///
