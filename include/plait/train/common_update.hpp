@@ -52,8 +52,8 @@ struct next_common_parameter {
 /// common update, their weights in the next one are 3/4 and 1/4.
 ///
 /// If a step of a replica is not finite, the trainer does not update the parameters of the replica
-/// until the next common update. There the replicas exchange their numbers first, so all of them
-/// throw the same not_finite_error before any parameter changes.
+/// until the next common update. This update begins with an exchange of the replicas' numbers, so
+/// all replicas throw the same not_finite_error before any parameter changes.
 ///
 /// `Store`: the parameter_store of the trainer.
 /// Threads: used by the one thread that runs the rank.
@@ -77,7 +77,7 @@ class common_update {
   /// Returns true if a step of the replica since the last common update was not finite, so that the
   /// replica does not update its parameters.
   [[nodiscard]] bool is_halted() const { return bad_.has_value(); }
-  /// Returns true if a common update has ended with an error, so that replicas still have
+  /// Returns true if a common update has ended with an error, after which replicas still have
   /// parameters of their own.
   [[nodiscard]] bool has_failed() const { return has_failed_; }
 
@@ -116,7 +116,7 @@ class common_update {
         throw not_finite_error(not_finite_text(name, std::span<double const>(numbers_)));
     }
     if (labels != 0) out.loss /= labels;
-    // If no replica has counted a label, no gradient has changed a parameter.
+    // If no replica has counted a label, the weights are 0: no gradient has changed a parameter.
     outer_step_of(executor, labels == 0 ? 0 : labels_ / labels, outer);
     labels_ = loss_ = 0;
     has_failed_ = false;

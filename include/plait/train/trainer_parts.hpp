@@ -255,8 +255,8 @@ class trainer_parts {
       held.advance(now, updates(what));
     }
   }
-  /// In a job with replicas, completes the report of a step, and makes a common update if the step
-  /// is the last before one. Returns the sum of the ranks' votes, or 0 between common updates. All
+  /// In a job with local_steps<H>, completes the report of a step and, after every H steps, makes a
+  /// common update. Returns the sum of the ranks' votes, or 0 if no common update was made. All
   /// ranks call this function.
   ///
   /// Moves:  see common_update.
@@ -274,7 +274,7 @@ class trainer_parts {
   /// In a job with replicas, checks that all replicas have the common parameters. `call`: the name
   /// of the trainer's function.
   ///
-  /// Errors: error that names the step at which the function can be called, on all ranks.
+  /// Errors: error on all ranks, which names the step after which a program can call the function.
   void require_common(char const* call) const {
     if constexpr (plan::local_steps > 0)
       if (held.step % plan::local_steps != 0 || common_update_.has_failed()) refuse_between(call);

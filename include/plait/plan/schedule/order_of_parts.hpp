@@ -134,8 +134,8 @@ template <class Sink>
   if (shape.updates) to.compute(operation_kind::update);
 }
 
-/// Adds to the sink a program without passes that reduces pending gradients, if they have not been
-/// reduced before, and applies them, if the shape says so.
+/// Adds to the sink a program without passes that reduces the pending gradients, if they have not
+/// been reduced before, and applies them, if shape.updates is true.
 template <class Sink>
 [[gnu::cold]] constexpr void order_of_pending(Sink& to, program_shape const& shape) {
   to.compute(operation_kind::send);
@@ -152,8 +152,8 @@ template <class Sink>
 ///
 /// In a plan with delayed updates, the rows that reduce the pending gradients follow the gathers of
 /// parameters, which the first layers need sooner. No operation of the passes depends on them.
-/// After the update, the pending gradients have been applied, and `hand_over` replaces them by the
-/// gradients of this step.
+/// After the update has applied the pending gradients, `hand_over` replaces them with the gradients
+/// of this step.
 template <class Sink>
 [[gnu::cold]] constexpr void order_of_training(Sink& to, program_shape const& shape) {
   to.compute(operation_kind::send);
@@ -199,9 +199,9 @@ template <class Sink>
   to.compute(operation_kind::read);
 }
 
-/// Adds to the sink a common update of replicas. Each replica first learns the numbers of all,
-/// because its weight depends on the labels of all. It computes its differences between the two
-/// exchanges. An executor runs each exchange as a program of its own, see program_of_rows.
+/// Adds to the sink a common update of replicas. Each replica first learns the numbers of all
+/// replicas, because its weight depends on their labels. Between the two exchanges it computes its
+/// differences. An executor runs each exchange as a program of its own, see program_of_rows.
 template <class Sink>
 [[gnu::cold]] constexpr void order_of_common_update(Sink& to) {
   to.compute(operation_kind::send);

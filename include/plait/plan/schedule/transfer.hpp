@@ -64,7 +64,7 @@ enum class transfer_place : int {
   slices,                ///< sums of gradients over slices, after the passes, in a plan with slices
   ties,                  ///< gradients of tied uses, to be added to their owners' gradients
   gradients,             ///< gradients of buckets, for the optimizer
-  loss,                  ///< sum of the loss, and of the ranks' requests to stop
+  loss,                  ///< sums of the loss and of the ranks' votes, see step_hook
   norm_partials,         ///< sums of squares of the gradients, from which their norm is computed
   measures,              ///< sums of an evaluation, once for all its batches
   output,                ///< output of a microbatch, within the last stage
@@ -107,7 +107,7 @@ struct transfer {
   std::size_t offset = 0;  ///< offset of the first element, if one arena has several values
   std::int64_t times = 1;  ///< number of times that the transfer is carried out in a step, over
                            ///< copies, microbatches and buckets
-  int item = -1;           ///< index of the item whose nodes need it
+  int item = -1;           ///< index of the item whose nodes need the transfer
   int entry = -1;          ///< index of the parameter, for a tied use or an export
   int unit = -1;           ///< first unit of the later chunk, for a message between chunks
   int bucket = -1;         ///< first bucket that the transfer moves

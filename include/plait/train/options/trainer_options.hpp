@@ -73,14 +73,14 @@ struct trainer_options {
   /// trainer.
   stop_on_signals const* stop = nullptr;
   /// The outer step of the common updates of a job with local_steps<H>. With the defaults, the
-  /// common parameters become the weighted average of the replicas' parameters. In other jobs it
-  /// must be left at its defaults.
+  /// common parameters become the weighted average of the replicas' parameters. In other jobs,
+  /// leave the defaults; any other value is an error.
   ext::outer_step outer{};
 };
 
-/// The report of one step, the same on every rank, except for `waited`. With local_steps<H>, the
-/// report of a replica, the same on every rank of the replica: its loss is the loss of the samples
-/// of the replica.
+/// The report of one step, the same on every rank, except for `waited`. With local_steps<H>, it is
+/// the report of a replica, the same on every rank of this replica only: its loss is the loss of
+/// the samples of the replica.
 ///
 /// Example (tests/reference/names_in_use_test.cpp step_report):
 ///     plait::step_report const report = trainer.step(batches.at(0));
@@ -113,9 +113,9 @@ struct step_report {
 
   /// The number of the replica whose report this is, see local_steps; 0 in other jobs.
   int replica = 0;
-  /// With local_steps<H>, in the report of a step after which the replicas have made a common
-  /// update: the loss of the samples of all replicas since the last common update, each computed
-  /// with the parameters that its replica had.
+  /// The loss of the samples of all replicas since the last common update, in the report of a step
+  /// that a common update follows, see local_steps; empty in other reports. It is computed from the
+  /// losses of the steps, before their updates.
   std::optional<double> common_loss{};
 };
 
