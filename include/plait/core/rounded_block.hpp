@@ -65,7 +65,7 @@ struct rounded_block<float8> {
     float const quotient = largest / greatest;
     return largest == 0 ? 0.0f : quotient < least ? least : quotient;
   }
-  /// Returns number `x` of a block with the factor `by`.
+  /// Returns `x`, rounded as a number of a block with the scale `by`.
   [[nodiscard]] PLAIT_HOST_DEVICE static plait::float8 rounded(float x, float by) {
     return by > 0 ? plait::float8(x / by) : plait::float8(0.0f);
   }
@@ -74,8 +74,8 @@ struct rounded_block<float8> {
 static_assert(sizeof(rounded_block<bfloat16>) == 128 && sizeof(rounded_block<float8>) == 68);
 static_assert(std::is_trivially_copyable_v<rounded_block<float8>>);
 
-/// The integer type in which communicators move rounded blocks: blocks of each format are whole
-/// numbers of it.
+/// The integer type in which communicators move rounded blocks. The size of a block of each format
+/// is a multiple of the size of this type.
 using wire_word = std::int32_t;
 
 /// Returns the number of words of a block.
