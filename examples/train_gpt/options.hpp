@@ -107,7 +107,7 @@ inline constexpr char const* usage_of_training =
     "  --learning-rate X      (0.003)\n"
     "  --weight-decay X       (0.01)\n"
     "  --clip X               greatest gradient norm, 0 for none (1)\n"
-    "  --outer-rate X         learning rate of the common updates of dp4.local8 (1)\n"
+    "  --outer-rate X         learning rate of common updates, under plans with local8 (1)\n"
     "  --outer-momentum X     Nesterov momentum of these updates (0)\n"
     "  --in-order             sample i of step s starts at byte (or token)\n"
     "                         (s * batch + i) * sequence\n"

@@ -176,7 +176,7 @@ TEST(LocalStepsCheckpoint, SavingBetweenCommonUpdatesIsAnError) {
   auto const every =
       text_of_input_error([&] { train_replicas<two_replicas>(at.path, {.every = 3}); });
   EXPECT_NE(every.find("checkpoint_options::every is 3, but replicas of local_steps<4> have the "
-                       "same parameters only after each 4 steps; set .every to a multiple of 4"),
+                       "same parameters only after every 4 steps; set .every to a multiple of 4"),
             std::string::npos)
       << every;
   std::string text;

@@ -366,16 +366,18 @@ TEST(LocalSteps, CallsBytesAndMemoryFollowThePlan) {
                          tensor_parallel<2>>>();
 }
 
+/// The bytes of the differences of a common update. The numbers of the replicas are summed over all
+/// axes, also over axes of one rank.
 template <class Policy>
-std::int64_t bytes_of_update() {
+constexpr std::int64_t bytes_of_update() {
   using plan = typename gpt_job<Policy, float>::plan_type;
+  constexpr auto part = job_part::common_update;
   std::int64_t out = 0;
-  for (auto const& row : planning::transfers_of<plan>(0, {}, job_part::common_update))
-    if (row.place == planning::transfer_place::differences)
-      out +=
-          row.times * row_bytes(row.row().moves,
-                                std::int64_t(row.count * planning::sizes_of<plan>.of(row.element)),
-                                plan::grid.size(row.row().over));
+  for (unsigned bits = 1; bits < axis_set_count; ++bits) {
+    axis_set over;
+    over.bits = bits;
+    if (plan::grid.of_several_ranks(over) == over) out += plan::bytes_sent(over, {}, part).total();
+  }
   return out;
 }
 TEST(LocalSteps, ACommonUpdateSendsEachParameterOnce) {
@@ -451,10 +453,11 @@ TEST(LocalSteps, CallsBetweenCommonUpdatesAreErrorsThatNameTheStep) {
       }
       action(trainer, from);
     });
-    expect_on_all(all, call +
-                           " needs one value of each parameter, but after 6 steps each replica of "
-                           "local_steps<4> has parameters of its own; call it after step 7, when 8 "
-                           "steps are done");
+    expect_on_all(all,
+                  call +
+                      " needs one value of each parameter, but after 6 steps the parameters "
+                      "differ between the replicas of local_steps<4>; call it when 8 steps are "
+                      "done");
   };
   expect("evaluate", [](auto& trainer, auto& from) { trainer.evaluate(from.at(0)); });
   expect("predict", [](auto& trainer, auto& from) { trainer.predict(from.at(0)); });
@@ -504,6 +507,56 @@ TEST(LocalSteps, ASignalEndsTheJobAtTheNextCommonUpdate) {
   EXPECT_EQ(hooks, (std::multiset<std::int64_t>{3, 3, 3, 3}));
 }
 
+// The last steps are not a multiple of 4. A common update follows them, with all that it tells
+// ranks.
+TEST(LocalSteps, AfterTheLastStepACommonUpdateFollows) {
+  auto const all = messages<error>({}, false, [&](auto& trainer, auto& from) {
+    trainer.after_steps();  // nothing to do
+    for (std::uint64_t step = 0; step < 6; ++step) trainer.step(from.at(step));
+    EXPECT_THROW(trainer.export_parameters([](auto const&, auto const&, auto) {}), error);
+    trainer.after_steps();
+    std::vector<double> weights;
+    trainer.export_parameters([&](auto const&, auto const&, auto values) {
+      weights.insert(weights.end(), values.begin(), values.end());
+    });
+    EXPECT_TRUE(trainer.last_report()->common_loss.has_value());
+    double const loss = trainer.evaluate(from.at(0));
+    trainer.after_steps();  // nothing to do
+    EXPECT_EQ(trainer.evaluate(from.at(0)), loss);
+    EXPECT_FALSE(trainer.step(from.at(6)).common_loss.has_value());
+    EXPECT_TRUE(trainer.step(from.at(7)).common_loss.has_value());
+  });
+  for (auto const& one : all) EXPECT_EQ(one, "");
+
+  stop_on_signals const stop;
+  std::mutex mutex;
+  std::multiset<std::int64_t> hooks;
+  auto const stopped =
+      messages<stopped_by_signal>({.stop = &stop}, false, [&](auto& trainer, auto& from) {
+        trainer.on_stop([&](step_report const& last) {
+          trainer.export_parameters([](auto const&, auto const&, auto) {});
+          std::scoped_lock const lock{mutex};
+          hooks.insert(last.step);
+        });
+        for (std::uint64_t step = 0; step < 2; ++step) trainer.step(from.at(step));
+        if (trainer.rank().world_rank() == 2) std::raise(SIGTERM);
+        trainer.after_steps();
+      });
+  expect_on_all(stopped, "stopped by SIGTERM after step 1");
+  EXPECT_EQ(hooks, (std::multiset<std::int64_t>{1, 1, 1, 1}));
+}
+
+TEST(LocalSteps, AStepThatIsClippedAwayLeavesOutTheUpdateOfOneReplica) {
+  auto const all =
+      messages<error>({.clip = 1, .on_not_finite = trainer_options::not_finite::train_on}, true,
+                      [&](auto& trainer, auto& from) {
+                        for (std::uint64_t step = 0; step < 8; ++step) trainer.step(from.at(step));
+                        EXPECT_TRUE(std::isfinite(trainer.evaluate(from.at(1))));
+                        EXPECT_TRUE(trainer.state()->ages().empty());
+                      });
+  for (auto const& one : all) EXPECT_EQ(one, "");
+}
+
 TEST(LocalSteps, FailedWorkEndsTheJobAtTheNextCommonUpdate) {
   stop_on_signals const stop;
   auto const all = messages<job_ended>({.stop = &stop}, false, [&](auto& trainer, auto& from) {
@@ -538,7 +591,8 @@ TEST(LocalSteps, AReplicaThatIsNotFiniteStopsUpdatingAndEndsTheJob) {
     }
   });
   expect_on_all(all,
-                "replica 1: the loss of step 0 is nan; such a replica has not changed its weights");
+                "replica 1: the loss of step 0 is nan; a replica does not update its parameters "
+                "after such a step");
   expect_on_all(messages<not_finite_error>({.clip = 1}, true,
                                            [&](auto& trainer, auto& from) {
                                              for (std::uint64_t step = 0; step < 4; ++step)

@@ -86,8 +86,8 @@ class checkpoints {
   [[gnu::cold]] std::uint64_t resume();
 
   /// Makes a checkpoint if the number of steps is a multiple of `every`; call this function after
-  /// each step. With local_steps<H>, `every` is a multiple of H, and a checkpoint that is being
-  /// written is completed after a multiple of H steps, because replicas exchange nothing between.
+  /// each step. With local_steps<H>, `every` is a multiple of H, and the call returns only when
+  /// the checkpoint is complete, because replicas exchange nothing in the steps that follow.
   void after_step();
 
   /// Makes a checkpoint of the trainer's present state. Returns as soon as the state is copied; the

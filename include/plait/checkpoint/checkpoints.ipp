@@ -29,7 +29,7 @@ PLAIT_DECL checkpoints::checkpoints(std::unique_ptr<saved_state> state,
                         number_ranges::at_least_0);
   if (int const each = state_->steps_between_saves(); options_.every % each != 0)
     throw input_error({"checkpoint_options::every is ", options_.every, ", but replicas of ",
-                       "local_steps<", each, "> have the same parameters only after each ", each,
+                       "local_steps<", each, "> have the same parameters only after every ", each,
                        " steps; set .every to a multiple of ", each});
   detail::add_settings_of_batches(settings_, batches_);
   set_extra(std::move(options_.extra));
@@ -86,7 +86,10 @@ PLAIT_DECL std::uint64_t checkpoints::resume() {
 PLAIT_DECL void checkpoints::after_step() {
   refuse_mixed_runs();
   if (saving_ && state_->step() % state_->steps_between_saves() == 0) proceed();
-  if (options_.every > 0 && state_->step() % options_.every == 0) save();
+  if (options_.every == 0 || state_->step() % options_.every != 0) return;
+  save();
+  // Replicas would complete the checkpoint only after the next common update.
+  if (state_->steps_between_saves() > 1) finish();
 }
 
 PLAIT_DECL bool checkpoints::after_evaluation(double value) {

@@ -293,7 +293,7 @@ template <int Steps, int Axes, int Slices, bool Delays, bool SumsOverSamples, bo
 consteval void check_replicas() {
   static_assert(Axes <= 1,
                 "hybrid<Policies...>: ranks are replicas along two axes, but a job has one set of "
-                "common parameters; write local_steps in one policy");
+                "common parameters; write local_steps in only one policy");
   static_assert(Steps == 0 || Slices == 0,
                 "reproducible<Slices> with local_steps<H>: reproducible gives the same bits on "
                 "every number of ranks, but with local_steps the result depends on the number of "

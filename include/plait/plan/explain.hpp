@@ -430,7 +430,8 @@ template <class Plan>
     out += concat({explain_shares<Plan>(Plan::as_asked(load)), "\n"});
   if (Plan::delays) out += "delayed: each step applies the gradients of the step before\n\n";
   if constexpr (Plan::local_steps > 0)
-    out += concat({"local steps: ", grid.size(Plan::rules.local_axes), " replicas, along ",
+    out += concat({"local steps: ", grid.size(Plan::rules.local_axes),
+                   (grid.size(Plan::rules.local_axes) == 1 ? " replica" : " replicas"), ", along ",
                    to_string(Plan::rules.local_axes),
                    ", train on their own and make a common "
                    "update every ",

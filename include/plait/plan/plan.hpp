@@ -125,8 +125,7 @@ struct plan {
   /// True if a step applies the gradients of the step before, which are called pending, see
   /// `delayed`.
   static constexpr bool delays = delays_updates_of<Policy>;
-  /// The number of steps between two common updates of the replicas, see `local_steps`; 0 if the
-  /// plan has no replicas.
+  /// The steps between two common updates of replicas, see `local_steps`; 0 without replicas.
   static constexpr int local_steps = local_steps_of<Policy>;
   /// True if the optimizer of a rank updates only blocks of the parameters, as under zero<1>.
   static constexpr bool cuts_arenas = !rules.cut_axes().empty();
@@ -301,7 +300,6 @@ struct plan {
     return {way == direction::forward ? waits<direction::forward>.of_item(item)
                                       : waits<direction::backward>.of_item(item)};
   }
-
   static constexpr auto activation_layout_for(std::size_t rows) {
     if constexpr (has_recompute)
       return lay_out_activations(code, tree.leaves, storage, rows, tensor_ranks, element_bytes,
@@ -333,7 +331,6 @@ struct plan {
       return lay_out_gradients(layout, gradients_by, complete);
     else return gradient_arena::of_sums(layout);
   }
-
   /// Returns the number of slots that a stage needs for microbatches in flight.
   static constexpr stage_slots slots_for(int stage, int microbatches) {
     return training_timetable<schedule_type, stages>(microbatches).stages[std::size_t(stage)].slots;
@@ -473,18 +470,20 @@ struct plan {
   }
 
   /// Returns the bytes that a rank of `stage` sends over its group along the axes `over` in one
-  /// training step.
-  static constexpr traffic_need bytes_sent(axis_set over, int stage, workload const& load) {
-    auto const table = timetable_of_rows<plan>(completed(load), job_part::training);
-    return bytes_sent_by_stage<plan>(over, stage, load, table);
+  /// training step or, with job_part::common_update, in a common update of replicas.
+  static constexpr traffic_need bytes_sent(axis_set over, int stage, workload const& load,
+                                           job_part part = job_part::training) {
+    auto const table = timetable_of_rows<plan>(completed(load), part);
+    return bytes_sent_by_stage<plan>(over, stage, load, table, part);
   }
   /// Returns the traffic of the stage whose ranks send the most bytes.
-  static constexpr traffic_need bytes_sent(axis_set over, workload const& load) {
-    traffic_need most;
+  static constexpr traffic_need bytes_sent(axis_set over, workload const& load,
+                                           job_part part = job_part::training) {
     auto const most_work = of_greatest(load);
-    auto const table = timetable_of_rows<plan>(most_work, job_part::training);
+    traffic_need most;
+    auto const table = timetable_of_rows<plan>(most_work, part);
     for (int stage = 0; stage < stages; ++stage)
-      if (auto const here = bytes_sent_by_stage<plan>(over, stage, most_work, table);
+      if (auto const here = bytes_sent_by_stage<plan>(over, stage, most_work, table, part);
           here.total() > most.total())
         most = here;
     return most;
@@ -536,7 +535,7 @@ struct plan {
   static_assert(!delays || !has_buffers,
                 "data_parallel<..., delayed<1>>: a layer has buffers, such as the running mean of "
                 "nn::batch_norm; their new values are reduced with the gradients and would be a "
-                "step late, too; use a layer without buffers, or leave delayed out");
+                "step late; use a layer without buffers, or leave delayed out");
   static_assert(has_one_common_update < local_steps, rules.local_axes.count(), slices, delays,
                 sums_over_samples, has_buffers,
                 gradient_bytes == parameter_bytes && parameter_bytes >= 4 >);
@@ -554,8 +553,8 @@ struct plan {
 
   /// Returns the blocks of parameters of all stages, in the order of the layers.
   [[gnu::cold]] static lean_vector<parameter_block> blocks_of_model(mesh const& complete) {
-    lean_vector<parameter_block> out;
     std::array<lean_vector<parameter_block>, std::size_t(stages)> of_stages;
+    lean_vector<parameter_block> out;
     std::array<std::size_t, std::size_t(stages)> next{};
     for (int stage = 0; stage < stages; ++stage)
       of_stages[std::size_t(stage)] = blocks(stage, 0, complete);

@@ -121,10 +121,10 @@ consteval void check_policy_rules() {
   constexpr bool is_local = steps_of_replicas<Policy>() > 0;
   constexpr bool varies = rule.kept == varying && rule.summed == varying && rule.owned == varying;
   static_assert(is_local == varies,
-                "this policy's ranks are replicas with parameters of their own, but it declares "
-                "only one of the two members that say so; write `static constexpr int local_steps "
-                "= H;`, with an H of at least 1, and .kept, .summed and .owned = "
-                "plait::ext::varying");
+                "this policy declares only one of the two members that make its ranks replicas; "
+                "write both, `static constexpr int local_steps = H;`, with an H of at least 1, and "
+                ".kept, .summed and .owned = plait::ext::varying in `parameters`, or leave both "
+                "out");
   static_assert((samples_along<Policy>() == shard<dim::batch>) == has_samples,
                 "this policy places samples wrongly: on a data or replica axis each rank has its "
                 "own samples, so write `static constexpr plait::placement samples = "

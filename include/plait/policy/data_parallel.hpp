@@ -503,13 +503,14 @@ struct data_parallel : detail::data_axes<Ranks, detail::data_options<Options...>
                 "data_parallel<Ranks, zero<3>, delayed<1>>: zero<3> gathers parameters and sums "
                 "gradients within all passes, so nothing is left that could overlap with the next "
                 "step; write zero<1>, or leave delayed out");
-  static_assert((0 + ... + int(detail::sets_local_steps<Options>)) <= 1,
-                "data_parallel<Ranks, Options...>: two options set the steps between common "
-                "updates; write local_steps<...> once");
+  static_assert(
+      (0 + ... + int(detail::sets_local_steps<Options>)) <= 1,
+      "data_parallel<Ranks, Options...>: two options set the number of steps between common "
+      "updates; write local_steps<...> once");
   static_assert(!(detail::sets_local_steps<Options> || ...) || !(detail::is_delay<Options> || ...),
                 "data_parallel<Ranks, local_steps<H>, delayed<1>>: with delayed<1> the last "
                 "gradients of a replica would change its parameters only after the common update; "
-                "leave delayed out, because replicas reduce no gradients between them");
+                "leave delayed<1> or local_steps<H> out");
   static_assert(!(detail::sets_local_steps<Options> || ...) ||
                     (detail::is_neighbourhood<Options> || ...) ||
                     !(detail::cuts_state<Options> || ...),

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstddef>
@@ -9,10 +10,12 @@
 #include <span>
 #include <string>
 
+#include "plait/backend/matrix.hpp"
 #include "plait/core/lean_vector.hpp"
 #include "plait/core/macros.hpp"
 #include "plait/mesh/blocks.hpp"
 #include "plait/mesh/stream.hpp"
+#include "plait/operation/rows.hpp"
 #include "plait/plan/schedule/step_program.hpp"
 #include "plait/run/step_executor.hpp"
 #include "plait/run/transfer_runner.hpp"
@@ -77,12 +80,13 @@ class common_update {
   /// Returns true if a step of the replica since the last common update was not finite, so that the
   /// replica does not update its parameters.
   [[nodiscard]] bool is_halted() const { return bad_.has_value(); }
-  /// Returns true if a common update has ended with an error, after which replicas still have
-  /// parameters of their own.
-  [[nodiscard]] bool has_failed() const { return has_failed_; }
+  /// Returns true if all replicas have the common parameters: before the first step, and after a
+  /// common update until the next step.
+  [[nodiscard]] bool has_common() const { return has_common_; }
 
   /// Adds a step of this replica. `stops`: true if the job ends at a step that is not finite.
   void add(step_report const& report, bool stops) {
+    has_common_ = false;
     labels_ += report.labels;
     loss_ += report.labels * report.loss;
     if (stops && !bad_ && !(std::isfinite(report.loss) && std::isfinite(report.gradient_norm)))
@@ -104,7 +108,6 @@ class common_update {
   result update(Executor& executor, ext::outer_step const& outer, double vote,
                 std::string const& name) {
     using planning::numbers_of_replica;
-    has_failed_ = true;
     exchange_numbers(vote, reinterpret_cast<double*>(executor.memory().agreed()));
     result out;
     double labels = 0;
@@ -119,7 +122,7 @@ class common_update {
     // If no replica has counted a label, the weights are 0: no gradient has changed a parameter.
     outer_step_of(executor, labels == 0 ? 0 : labels_ / labels, outer);
     labels_ = loss_ = 0;
-    has_failed_ = false;
+    has_common_ = true;
     return out;
   }
 
@@ -190,7 +193,7 @@ class common_update {
   double labels_ = 0, loss_ = 0;  // since the last common update; the loss is multiplied by labels
   // The first step that was not finite: its number + 1, its loss and its gradient norm.
   std::optional<std::array<double, 3>> bad_{};
-  bool has_failed_ = false;
+  bool has_common_ = true;
 };
 
 /// Takes the place of a common_update in jobs without replicas.

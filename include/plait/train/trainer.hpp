@@ -142,9 +142,7 @@ class trainer_on {
     of_.hooks.after_step();
     double votes = now.stop;
     if constexpr (plan::local_steps > 0) votes = of_.end_local_step(report);
-    if (votes != 0)
-      of_.hooks.between_steps({votes, report, of_.gather_numbers(),
-                               [&](int signal) { of_.hooks.at_end(signal, report); }});
+    of_.end_if(votes, report);
     return report;
   }
 
@@ -167,12 +165,16 @@ class trainer_on {
   }
   /// Ends the job with work_failed if work between the steps has failed on a rank after the last
   /// step, when no later step informs the other ranks. Under delayed<1> it first applies the
-  /// gradients of the last step. All ranks call this function after the last step.
+  /// gradients of the last step. Under local_steps<H> it first makes a common update of the steps
+  /// since the last one, if there are any. All ranks call this function after the last step.
   ///
-  /// Moves: one sum over all ranks; under delayed<1> also what the update of a step moves.
+  /// Moves: one sum over all ranks; under delayed<1> also what the update of a step moves, and
+  /// under
+  ///        local_steps<H> a common update.
   void after_steps() {
     auto const mine = of_.calls();
     of_.apply_pending();
+    of_.end_local_steps();
     of_.side_work.end_if_failed(of_.gather_numbers(), of_.report_before());
   }
 

@@ -251,8 +251,13 @@ class trainer_parts {
       report.skipped = now.skipped;
       pending_ = {.are_due = !drops, .are_sums = false, .last_applied = report.gradient_step};
       held.advance(now, updates(what));
+    } else if constexpr (plan::local_steps > 0) {
+      // The ages of all replicas stay equal: they count steps, also a replica's step without
+      // update.
+      held.advance(now, false);
+      held.ages.advance();
     } else {
-      held.advance(now, updates(what));
+      held.advance(now);
     }
   }
   /// In a job with local_steps<H>, completes the report of a step and, after every H steps, makes a
@@ -266,10 +271,22 @@ class trainer_parts {
     report.replica = common_update_.replica();
     common_update_.add(report, options.on_not_finite == trainer_options::not_finite::stop);
     last_common_loss_.reset();
-    if (held.step % plan::local_steps != 0) return 0;
-    auto const made = common_update_.update(executor, options.outer, hooks.votes(), name());
-    report.common_loss = last_common_loss_ = made.loss;
-    return made.votes;
+    return held.step % plan::local_steps == 0 ? make_common_update(report) : 0;
+  }
+  /// In a job with replicas, makes a common update after the last step, unless the replicas have
+  /// the common parameters already. If ranks have voted for an end, the job ends.
+  void end_local_steps() {
+    if constexpr (plan::local_steps > 0) {
+      if (common_update_.has_common()) return;
+      auto report = report_before();
+      end_if(make_common_update(report), report);
+    }
+  }
+  /// Ends the job if the sum of the ranks' votes is not 0. `report`: the report of the last step.
+  void end_if(double votes, step_report const& report) {
+    if (votes != 0)
+      hooks.between_steps(
+          {votes, report, gather_numbers(), [&](int signal) { hooks.at_end(signal, report); }});
   }
   /// In a job with replicas, checks that all replicas have the common parameters. `call`: the name
   /// of the trainer's function.
@@ -277,7 +294,7 @@ class trainer_parts {
   /// Errors: error on all ranks, which names the step after which a program can call the function.
   void require_common(char const* call) const {
     if constexpr (plan::local_steps > 0)
-      if (held.step % plan::local_steps != 0 || common_update_.has_failed()) refuse_between(call);
+      if (!common_update_.has_common()) refuse_between(call);
   }
   /// Returns the number of the step whose gradients the next step applies: the next step itself or,
   /// if updates are delayed, the step before it; -1 if no gradients are pending.
@@ -401,6 +418,12 @@ class trainer_parts {
   forward_watch* step_watch = nullptr;  ///< shows the values of each step; null: none
 
  private:
+  double make_common_update(step_report& report) {
+    auto const made = common_update_.update(executor, options.outer, hooks.votes(), name());
+    report.common_loss = last_common_loss_ = made.loss;
+    return made.votes;
+  }
+
   /// The state of the arena of pending gradients, if updates are delayed.
   struct pending_state {
     bool are_due = false;            ///< true if the next step applies the gradients in the arena
@@ -429,16 +452,14 @@ class trainer_parts {
     constexpr int each = std::max(1, plan::local_steps);
     std::int64_t const next = (held.step / each + 1) * each;
     if (held.step % each == 0)
-      throw error({name(), ": ", call,
-                   " needs one value of each parameter, but the common update "
-                   "after step ",
-                   held.step - 1,
-                   " has ended with an error, so each replica still "
-                   "has parameters of its own; resume from a checkpoint"});
+      throw error({name(), ": ", call, " cannot run: the common update after step ", held.step - 1,
+                   " ended with an error, so the parameters still differ between replicas; resume "
+                   "from a checkpoint"});
     throw error({name(), ": ", call, " needs one value of each parameter, but after ", held.step,
-                 " steps each replica of local_steps<", each,
-                 "> has parameters of its own; call it after step ", next - 1, ", when ", next,
-                 " steps are done"});
+                 " steps the parameters differ between the replicas of local_steps<", each,
+                 ">; call it when ", next,
+                 " steps are done, which is when the report of a step has "
+                 "a common_loss, or call after_steps() first if no step follows"});
   }
 
   /// Returns the name of the trainer, with which messages begin.

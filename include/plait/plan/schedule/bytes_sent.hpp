@@ -106,13 +106,12 @@ struct group_traffic {
   return out;
 }
 
-/// Returns bytes_sent_by_list for the transfers of one training step of a plan.
+/// Returns bytes_sent_by_list for the transfers of a part of a plan, such as one training step.
 template <class Plan>
 constexpr traffic_need bytes_sent_by_stage(axis_set over, int stage, workload const& load,
-                                           timetable const& table) {
-  return bytes_sent_by_list(
-      transfers_of<Plan>(stage, Plan::completed(load), job_part::training, false, table),
-      sizes_of<Plan>, over, Plan::grid_for(load).size(over), stage);
+                                           timetable const& table, job_part part) {
+  return bytes_sent_by_list(transfers_of<Plan>(stage, Plan::completed(load), part, false, table),
+                            sizes_of<Plan>, over, Plan::grid_for(load).size(over), stage);
 }
 
 /// The sizes of the staging buffers in which ranks add up blocks that they transfer. Each group has

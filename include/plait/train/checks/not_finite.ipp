@@ -36,9 +36,10 @@ PLAIT_DECL std::string not_finite_text(std::string const& name, std::span<double
                    static_cast<std::int64_t>(step) - 1, " is ", number(is_loss ? of[4] : of[5])});
   }
   return concat({out,
-                 "; such a replica has not changed its weights since then, and the job ends at "
-                 "this common update; to train on with such steps, set .on_not_finite = "
-                 "trainer_options::not_finite::train_on"});
+                 "; a replica does not update its parameters after such a step, and the job "
+                 "ends at this common update; resume from a checkpoint without the samples of the "
+                 "step, or set .clip and .on_not_finite = trainer_options::not_finite::train_on, "
+                 "with which a replica leaves out only the update of such a step"});
 }
 
 PLAIT_DECL std::string not_finite_text(number_gather const& gather,

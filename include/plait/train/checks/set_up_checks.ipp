@@ -81,7 +81,7 @@ PLAIT_DECL void check_outer_step(trainer_options const& options, int steps) {
     throw input_error({"trainer_options::on_not_finite is skip, but the job has local_steps<",
                        steps,
                        ">: a replica that leaves out an update would have optimizer states of "
-                       "another age than the other replicas; use not_finite::stop or "
+                       "a different age than the other replicas; use not_finite::stop or "
                        "not_finite::train_on"});
 }
 
