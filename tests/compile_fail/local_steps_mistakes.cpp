@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Replicas that cannot train on their own.
 // first: local_steps<Steps>: Steps is less than 1; write the number of steps between two
-// first: data_parallel<Ranks, Options...>: two options set the steps between common updates
-// first: data_parallel<Ranks, local_steps<H>, delayed<1>>: with delayed<1> the last gradients
-// first: data_parallel<Ranks, local_steps<H>, zero<Level>>: each data rank is a replica
-// first: this policy's ranks are replicas with parameters of their own, but it declares only one
+// first: data_parallel<Ranks, Options...>: two options set the number of steps between common
+// updates first: data_parallel<Ranks, local_steps<H>, delayed<1>>: with delayed<1> the last
+// gradients first: data_parallel<Ranks, local_steps<H>, zero<Level>>: each data rank is a replica
+// first: this policy declares only one of the two members that make its ranks replicas
 #include "plait/policy/policies.hpp"
 
 using namespace plait;

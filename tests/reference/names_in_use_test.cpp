@@ -748,7 +748,7 @@ void train_on_their_own(std::filesystem::path const& folder) {
     // example-begin common_updates
     auto trainer = plait::trainer<seldom_together>(
         rank, plait::adamw{.learning_rate = 1e-3},
-        {.seed = 1, .outer = {.rate = 0.7, .momentum = 0.9}});
+        {.seed = 1, .outer = {.rate = 0.7, .momentum = 0.5}});
     auto batches =
         plait::batches(data, plait::global_batch<32>{}, rank, {.seed = 1, .epochs = 2});
     plait::checkpoints saves(trainer, batches, {.folder = folder, .every = 16});
@@ -762,6 +762,7 @@ void train_on_their_own(std::filesystem::path const& folder) {
         std::printf("step %ld  loss of all replicas %.4f  accuracy %.3f\n",
                     long(report.step), *report.common_loss, share);
     }
+    trainer.after_steps();  // a common update of the last steps
     saves.finish();
     // example-end
   });

@@ -158,6 +158,9 @@ void train(wish const& wanted) {
       if (steps == wanted.steps) break;
     }
     end = memory_use();
+    // Only an evaluation sums losses over the replicas, and so takes the memory for these sums.
+    if constexpr (Job::plan_type::local_steps > 0)
+      (void)trainer.evaluate(data, global_batch<24>{}, measures::mean_loss{});
     double sum = 0;
     trainer.export_parameters([&](auto const&, auto const&, auto values) {
       for (auto const value : values) sum = std::fma(0.999, sum, static_cast<double>(value));
