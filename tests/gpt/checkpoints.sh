@@ -108,8 +108,8 @@ rm steps.csv
 for ((tries = 0; tries < 3000; ++tries)); do (($(cat steps.csv 2>/dev/null | wc -l) < 4)) || break; sleep 0.02; done
 kill -TERM "$!"
 wait "$!"
-code=$? last="$(basename ended/step-* | cut -d- -f2)"
-[[ $code == 143 && $((10#$last % 8)) == 0 ]] || complain "SIGTERM to replicas: exit code $code, step $last: $(cat err)"
+code=$? ended="$(basename ended/step-* | cut -d- -f2)"
+[[ $code == 143 && $((10#$ended % 8)) == 0 ]] || complain "SIGTERM to replicas: exit code $code, step $ended: $(cat err)"
 
 # A log whose disk is full ends the run with exit code 2, and the state is saved. The full disk is seen by these
 # processes alone.
