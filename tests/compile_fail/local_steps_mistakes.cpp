@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Replicas that cannot train on their own.
 // first: local_steps<Steps>: Steps is less than 1; write the number of steps between two
-// first: data_parallel<Ranks, Options...>: two options set the number of steps between common
-// updates first: data_parallel<Ranks, local_steps<H>, delayed<1>>: with delayed<1> the last
-// gradients first: data_parallel<Ranks, local_steps<H>, zero<Level>>: each data rank is a replica
+// first: data_parallel<Ranks, Options...>: two options set the number of steps between
+// first: data_parallel<Ranks, local_steps<H>, delayed<1>>: with delayed<1> the last gradients
+// first: data_parallel<Ranks, local_steps<H>, zero<Level>>: each data rank is a replica
 // first: this policy declares only one of the two members that make its ranks replicas
 #include "plait/policy/policies.hpp"
 
@@ -33,7 +33,7 @@ struct own_replicas {
   static constexpr int local_steps = 8;
 };
 
-int const steps = of_no_steps::steps_between_meetings;
+int const steps = of_no_steps::steps_between_updates;
 int const with_two = ext::mesh_of<twice>.world_size();
 int const with_delay = ext::mesh_of<a_step_late>.world_size();
 int const with_zero = ext::mesh_of<cut_ranks>.world_size();
