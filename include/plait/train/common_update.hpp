@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <string>
 
 #include "plait/backend/matrix.hpp"
@@ -71,15 +68,14 @@ class common_update {
       : rank_(rank),
         store_(store),
         replica_(rank.grid().place_in_group(rank.coordinates(), plan::rules.local_axes)),
-        numbers_(planning::numbers_of_replica *
-                 std::size_t(rank.grid().size(plan::rules.local_axes))),
+        numbers_(std::size_t(rank.grid().size(plan::rules.local_axes))),
         list_(transfers_on<plan>(rank, {}, planning::job_part::common_update)) {}
 
   /// Returns the number of this rank's replica.
   [[nodiscard]] int replica() const { return replica_; }
   /// Returns true if a step of the replica since the last common update was not finite, so that the
   /// replica does not update its parameters.
-  [[nodiscard]] bool is_halted() const { return bad_.has_value(); }
+  [[nodiscard]] bool is_halted() const { return mine_.bad_step != 0; }
   /// Returns true if all replicas have the common parameters: before the first step, and after a
   /// common update until the next step.
   [[nodiscard]] bool has_common() const { return has_common_; }
@@ -87,10 +83,14 @@ class common_update {
   /// Adds a step of this replica. `stops`: true if the job ends at a step that is not finite.
   void add(step_report const& report, bool stops) {
     has_common_ = false;
-    labels_ += report.labels;
-    loss_ += report.labels * report.loss;
-    if (stops && !bad_ && !(std::isfinite(report.loss) && std::isfinite(report.gradient_norm)))
-      bad_ = {static_cast<double>(report.step + 1), report.loss, report.gradient_norm};
+    mine_.labels += report.labels;
+    mine_.loss += report.labels * report.loss;
+    if (!stops || is_halted() ||
+        (std::isfinite(report.loss) && std::isfinite(report.gradient_norm)))
+      return;
+    mine_.bad_step = static_cast<double>(report.step + 1);
+    mine_.bad_loss = report.loss;
+    mine_.bad_norm = report.gradient_norm;
   }
 
   /// The results of a common update: the sum of the votes of all ranks, and the loss of the samples
@@ -107,21 +107,20 @@ class common_update {
   template <class Executor>
   result update(Executor& executor, ext::outer_step const& outer, double vote,
                 std::string const& name) {
-    using planning::numbers_of_replica;
     exchange_numbers(vote, reinterpret_cast<double*>(executor.memory().agreed()));
     result out;
     double labels = 0;
-    for (std::size_t r = 0; r < numbers_.size(); r += numbers_of_replica) {
-      labels += numbers_[r];
-      out.loss += numbers_[r + 1];
-      out.votes += numbers_[r + 2];
-      if (numbers_[r + 3] != 0)
-        throw not_finite_error(not_finite_text(name, std::span<double const>(numbers_)));
+    for (auto const& one : numbers_) {
+      labels += one.labels;
+      out.loss += one.loss;
+      out.votes += one.votes;
+      if (one.bad_step != 0)
+        throw not_finite_error(not_finite_text(name, {numbers_.data(), numbers_.size()}));
     }
     if (labels != 0) out.loss /= labels;
     // If no replica has counted a label, the weights are 0: no gradient has changed a parameter.
-    outer_step_of(executor, labels == 0 ? 0 : labels_ / labels, outer);
-    labels_ = loss_ = 0;
+    outer_step_of(executor, labels == 0 ? 0 : mine_.labels / labels, outer);
+    mine_ = {};
     has_common_ = true;
     return out;
   }
@@ -130,16 +129,13 @@ class common_update {
   [[nodiscard]] auto queue() const { return rank_.device().on(stream::compute); }
 
   void exchange_numbers(double vote, double* room) {
-    std::fill(numbers_.begin(), numbers_.end(), 0.0);
-    auto* const mine = numbers_.data() + planning::numbers_of_replica * std::size_t(replica_);
+    for (auto& one : numbers_) one = {};
+    auto& mine = numbers_[std::size_t(replica_)];
     if (holds_the_one_copy(plan::rules.kept.replaced(shard<dim::elements>, invariant),
-                           rank_.coordinates())) {
-      mine[0] = labels_;
-      mine[1] = loss_;
-      if (bad_) std::copy(bad_->begin(), bad_->end(), mine + 3);
-    }
-    mine[2] = vote;
-    std::size_t const bytes = numbers_.size() * sizeof(double);
+                           rank_.coordinates()))
+      mine = mine_;
+    mine.votes = vote;
+    std::size_t const bytes = numbers_.size() * sizeof mine;
     rank_.device().upload(numbers_.data(), room, bytes);
     run(numbers_program_, planning::transfer_place::replica_numbers,
         planning::program_buffer::numbers,
@@ -187,12 +183,10 @@ class common_update {
   Rank& rank_;
   Store const& store_;
   int replica_;
-  lean_vector<double> numbers_;  // numbers_of_replica numbers of each replica
+  lean_vector<planning::numbers_of_replica> numbers_;  // of all replicas
   lean_vector<planning::transfer> list_;
   std::optional<step_executor<Rank>> numbers_program_{}, differences_program_{};
-  double labels_ = 0, loss_ = 0;  // since the last common update; the loss is multiplied by labels
-  // The first step that was not finite: its number + 1, its loss and its gradient norm.
-  std::optional<std::array<double, 3>> bad_{};
+  planning::numbers_of_replica mine_{};  // of this replica, since the last common update
   bool has_common_ = true;
 };
 

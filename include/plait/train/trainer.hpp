@@ -168,9 +168,8 @@ class trainer_on {
   /// gradients of the last step. Under local_steps<H> it first makes a common update of the steps
   /// since the last one, if there are any. All ranks call this function after the last step.
   ///
-  /// Moves: one sum over all ranks; under delayed<1> also what the update of a step moves, and
-  /// under
-  ///        local_steps<H> a common update.
+  /// Moves: one sum over all ranks; under delayed<1> also what the update of a step moves;
+  ///        under local_steps<H> also a common update.
   void after_steps() {
     auto const mine = of_.calls();
     of_.apply_pending();

@@ -29,9 +29,11 @@ namespace plait::planning {
 /// equal.
 constexpr std::size_t compared_fields = 64;
 
-/// The number of numbers that each replica contributes to a common update: labels, weighted loss
-/// and votes, and for a step that was not finite its number + 1, its loss and its gradient norm.
-constexpr std::size_t numbers_of_replica = 6;
+/// The numbers that each replica contributes to a common update. `loss` is multiplied by `labels`.
+/// `bad_step` is the number + 1 of the first step that was not finite, or 0.
+struct numbers_of_replica {
+  double labels = 0, loss = 0, votes = 0, bad_step = 0, bad_loss = 0, bad_norm = 0;
+};
 
 /// Lists the transfers of one stage in a part of a job. It is a sink of order_of_parts.hpp, whose
 /// functions call its members in order. All transfers are listed here, for set-up, training,
@@ -429,7 +431,8 @@ struct transfer_lister {
       case transfer_place::replica_numbers:
         // Each replica fills its own part of the numbers and leaves zeros in the other parts.
         return add_sum(place, over_all_ranks(),
-                       std::size_t(plan.grid.size(plan.rules.local_axes)) * numbers_of_replica);
+                       std::size_t(plan.grid.size(plan.rules.local_axes)) *
+                           (sizeof(numbers_of_replica) / sizeof(double)));
       case transfer_place::differences: return add_differences();
       case transfer_place::gather_parameters:
       case transfer_place::parameters:

@@ -28,9 +28,9 @@ namespace plait::execution {
                                           forward_watch const& mine);
 
 /// Returns the message of the error for replicas (see local_steps) of which at least one has had a
-/// step that was not finite. `name`: the name of the trainer; `numbers`: numbers_of_replica numbers
-/// of each replica.
-[[gnu::cold]] std::string not_finite_text(std::string const& name, std::span<double const> numbers);
+/// step that was not finite. `name`: the name of the trainer; `all`: the numbers of the replicas.
+[[gnu::cold]] std::string not_finite_text(std::string const& name,
+                                          std::span<planning::numbers_of_replica const> all);
 
 }  // namespace plait::execution
 

@@ -13,8 +13,8 @@
 
 namespace plait::execution {
 
-/// Returns a number as text, without the sign of a NaN.
 namespace not_finite_parts {
+/// Returns a number as text, without the sign of a NaN.
 inline std::string number(double value) {
   char text[32];
   std::snprintf(text, sizeof text, "%.6g", std::isnan(value) ? std::fabs(value) : value);
@@ -22,18 +22,18 @@ inline std::string number(double value) {
 }
 }  // namespace not_finite_parts
 
-PLAIT_DECL std::string not_finite_text(std::string const& name, std::span<double const> numbers) {
+PLAIT_DECL std::string not_finite_text(std::string const& name,
+                                       std::span<planning::numbers_of_replica const> all) {
   using not_finite_parts::number;
   std::string out;
-  for (std::size_t r = 0; r < numbers.size(); r += planning::numbers_of_replica) {
-    auto const* const of = numbers.data() + r;
-    double const step = of[3];
-    if (step == 0) continue;
-    bool const is_loss = !std::isfinite(of[4]);
+  for (auto const& one : all) {
+    if (one.bad_step == 0) continue;
+    bool const is_loss = !std::isfinite(one.bad_loss);
     out += concat({(out.empty() ? name : ""), (out.empty() ? ": " : "; "), "replica ",
-                   r / planning::numbers_of_replica, ": ",
+                   static_cast<std::int64_t>(&one - all.data()), ": ",
                    (is_loss ? "the loss" : "the norm of the gradients"), " of step ",
-                   static_cast<std::int64_t>(step) - 1, " is ", number(is_loss ? of[4] : of[5])});
+                   static_cast<std::int64_t>(one.bad_step) - 1, " is ",
+                   number(is_loss ? one.bad_loss : one.bad_norm)});
   }
   return concat({out,
                  "; a replica does not update its parameters after such a step, and the job "
