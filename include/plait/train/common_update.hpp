@@ -183,10 +183,10 @@ class common_update {
   Rank& rank_;
   Store const& store_;
   int replica_;
-  lean_vector<planning::numbers_of_replica> numbers_;  // of all replicas
+  lean_vector<planning::numbers_of_replica> numbers_;  // the numbers of all replicas
   lean_vector<planning::transfer> list_;
   std::optional<step_executor<Rank>> numbers_program_{}, differences_program_{};
-  planning::numbers_of_replica mine_{};  // of this replica, since the last common update
+  planning::numbers_of_replica mine_{};  // sums of this replica since the last common update
   bool has_common_ = true;
 };
 
