@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "checkpoint/small_job.hpp"
 #include "plait/checkpoint/checkpoints.hpp"
 #include "plait/checkpoint/manifest.hpp"
 #include "plait/plait.hpp"
@@ -24,21 +25,8 @@ using namespace plait;
 using namespace plait::ext;
 namespace files = std::filesystem;
 
-using model = objective<sequential<named<"wte", nn::embedding<small_gpt::vocabulary, 16>>,
-                                   named<"wpe", nn::positions<small_gpt::length, 16>>,
-                                   named<"ln_f", nn::layer_norm<16>>,
-                                   named<"lm_head", nn::linear<16, small_gpt::vocabulary>>>,
-                        nn::cross_entropy<small_gpt::vocabulary>>;
-template <class Policy>
-struct job : parallel<model, Policy, double> {};
-struct folder {
-  explicit folder(std::string const& name)
-      : path(files::path(::testing::TempDir()) / ("plait_delayed_" + name)) {
-    files::remove_all(path);
-  }
-  ~folder() { files::remove_all(path); }
-  files::path path;
-};
+using plait_test::small_job;
+using plait_test::test_folder;
 
 struct outcome {
   std::vector<double> numbers;  ///< the loss and the norm of each step
@@ -58,9 +46,9 @@ template <class Policy>
 outcome train(files::path const& at, settings const& with) {
   outcome out;
   auto const text = small_gpt::text();
-  launch<job<Policy>>(threads{}, [&](auto& rank) {
-    auto trainer = plait::trainer<job<Policy>>(rank, adamw{.learning_rate = 0.02},
-                                               {.clip = 0.5, .average = 0.9});
+  launch<small_job<Policy>>(threads{}, [&](auto& rank) {
+    auto trainer = plait::trainer<small_job<Policy>>(rank, adamw{.learning_rate = 0.02},
+                                                     {.clip = 0.5, .average = 0.9});
     auto all = batches(text, global_batch<8>{}, rank, {.epochs = 0, .microbatches = 2});
     // The object that saves is made before the first step.
     checkpoints saves(trainer, all, {.folder = at, .every = with.every, .allow = with.allow});
@@ -98,7 +86,7 @@ using sharded = data_parallel<2, zero<1>, delayed<1>>;
 using alone = data_parallel<1, delayed<1>>;
 
 TEST(DelayedCheckpoint, GoesOnWithTheSameBitsAndUnderAnotherPlan) {
-  folder const at("goes_on"), not_used("not_used");
+  test_folder const at("delayed_goes_on"), not_used("delayed_not_used");
   auto const undisturbed = train<sharded>(not_used.path, {});
   EXPECT_EQ(train<sharded>(at.path, {.steps = 8, .every = 5}), undisturbed);
   auto const manifest = read_manifest(at.path / "step-00000005");
@@ -115,7 +103,7 @@ TEST(DelayedCheckpoint, GoesOnWithTheSameBitsAndUnderAnotherPlan) {
 }
 
 TEST(DelayedCheckpoint, WithoutPendingGradientsTheNextStepAppliesNone) {
-  folder const at("applied");
+  test_folder const at("delayed_applied");
   auto const whole =
       train<sharded>(at.path, {.steps = 8, .every = 5, .applies_before_saving = true});
   EXPECT_EQ(whole.gradient_steps, (std::vector<std::int64_t>{-1, 0, 1, 2, 3, -1, 5, 6}));
@@ -133,7 +121,7 @@ TEST(DelayedCheckpoint, AnotherDelayIsRefused) {
     }
     return "";
   };
-  folder const with("with"), without("without");
+  test_folder const with("delayed_with"), without("delayed_without");
   train<sharded>(with.path, {.steps = 3, .every = 3});
   train<data_parallel<2>>(without.path, {.steps = 3, .every = 3});
   auto const first = text_of([&] { train<serial>(with.path, {.resumes = true}); });

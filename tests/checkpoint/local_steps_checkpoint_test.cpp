@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "checkpoint/small_job.hpp"
 #include "plait/checkpoint/checkpoints.hpp"
 #include "plait/checkpoint/manifest.hpp"
 #include "plait/plait.hpp"
@@ -25,22 +26,8 @@ using namespace plait;
 using namespace plait::ext;
 namespace files = std::filesystem;
 
-using replicated_model =
-    objective<sequential<named<"wte", nn::embedding<small_gpt::vocabulary, 16>>,
-                         named<"wpe", nn::positions<small_gpt::length, 16>>,
-                         named<"ln_f", nn::layer_norm<16>>,
-                         named<"lm_head", nn::linear<16, small_gpt::vocabulary>>>,
-              nn::cross_entropy<small_gpt::vocabulary>>;
 template <class Policy>
-struct replicated_job : parallel<replicated_model, Policy, double> {};
-struct replicated_folder {
-  explicit replicated_folder(std::string const& name)
-      : path(files::path(::testing::TempDir()) / ("plait_local_steps_" + name)) {
-    files::remove_all(path);
-  }
-  ~replicated_folder() { files::remove_all(path); }
-  files::path path;
-};
+using replicated_job = plait_test::small_job<Policy>;
 
 struct replicated_outcome {
   std::vector<double> numbers;  ///< the loss and the norm of each step of replica 0
@@ -112,7 +99,7 @@ using three_replicas = data_parallel<3, local_steps<4>>;
 using cut_replicas = data_parallel<4, within<2>, zero<1>, local_steps<4>>;
 
 TEST(LocalStepsCheckpoint, GoesOnWithTheSameBits) {
-  replicated_folder const at("goes_on"), not_used("not_used");
+  plait_test::test_folder const at("local_steps_goes_on"), not_used("local_steps_not_used");
   auto const undisturbed = train_replicas<two_replicas>(not_used.path, {});
   EXPECT_EQ(train_replicas<two_replicas>(at.path, {.every = 8}), undisturbed);
   auto const resumed = train_replicas<two_replicas>(at.path, {.resumes = true});
@@ -134,7 +121,7 @@ TEST(LocalStepsCheckpoint, GoesOnWithTheSameBits) {
 }
 
 TEST(LocalStepsCheckpoint, ReplicasThatCutTheirStateGoOn) {
-  replicated_folder const at("cut"), not_used("cut_not_used");
+  plait_test::test_folder const at("local_steps_cut"), not_used("local_steps_cut_not_used");
   auto const undisturbed = train_replicas<cut_replicas>(not_used.path, {});
   EXPECT_EQ(train_replicas<cut_replicas>(at.path, {.every = 4}), undisturbed);
   files::remove_all(at.path / "step-00000012");
@@ -144,14 +131,14 @@ TEST(LocalStepsCheckpoint, ReplicasThatCutTheirStateGoOn) {
 }
 
 TEST(LocalStepsCheckpoint, MatricesOfAWholeMatrixOptimizerGoOn) {
-  replicated_folder const at("muon"), not_used("muon_not_used");
+  plait_test::test_folder const at("local_steps_muon"), not_used("local_steps_muon_not_used");
   auto const undisturbed = train_replicas<two_replicas, muon>(not_used.path, {});
   EXPECT_EQ((train_replicas<two_replicas, muon>(at.path, {.every = 8})), undisturbed);
   expect_end(train_replicas<two_replicas, muon>(at.path, {.resumes = true}), undisturbed, 0);
 }
 
 TEST(LocalStepsCheckpoint, AnotherNumberOfReplicasIsRefused) {
-  replicated_folder const at("refused");
+  plait_test::test_folder const at("local_steps_refused");
   train_replicas<two_replicas>(at.path, {.steps = 8, .every = 8});
   auto const three =
       text_of_input_error([&] { train_replicas<three_replicas>(at.path, {.resumes = true}); });
@@ -172,7 +159,7 @@ TEST(LocalStepsCheckpoint, AnotherNumberOfReplicasIsRefused) {
 }
 
 TEST(LocalStepsCheckpoint, SavingBetweenCommonUpdatesIsAnError) {
-  replicated_folder const at("between");
+  plait_test::test_folder const at("local_steps_between");
   auto const every =
       text_of_input_error([&] { train_replicas<two_replicas>(at.path, {.every = 3}); });
   EXPECT_NE(every.find("checkpoint_options::every is 3, but replicas of local_steps<4> have the "
