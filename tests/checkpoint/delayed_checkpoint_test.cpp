@@ -25,8 +25,8 @@ using namespace plait;
 using namespace plait::ext;
 namespace files = std::filesystem;
 
-using plait_test::small_job;
-using plait_test::test_folder;
+template <class Policy>
+using delayed_job = plait_test::small_job<Policy>;
 
 struct outcome {
   std::vector<double> numbers;  ///< the loss and the norm of each step
@@ -46,9 +46,9 @@ template <class Policy>
 outcome train(files::path const& at, settings const& with) {
   outcome out;
   auto const text = small_gpt::text();
-  launch<small_job<Policy>>(threads{}, [&](auto& rank) {
-    auto trainer = plait::trainer<small_job<Policy>>(rank, adamw{.learning_rate = 0.02},
-                                                     {.clip = 0.5, .average = 0.9});
+  launch<delayed_job<Policy>>(threads{}, [&](auto& rank) {
+    auto trainer = plait::trainer<delayed_job<Policy>>(rank, adamw{.learning_rate = 0.02},
+                                                       {.clip = 0.5, .average = 0.9});
     auto all = batches(text, global_batch<8>{}, rank, {.epochs = 0, .microbatches = 2});
     // The object that saves is made before the first step.
     checkpoints saves(trainer, all, {.folder = at, .every = with.every, .allow = with.allow});
@@ -86,7 +86,7 @@ using sharded = data_parallel<2, zero<1>, delayed<1>>;
 using alone = data_parallel<1, delayed<1>>;
 
 TEST(DelayedCheckpoint, GoesOnWithTheSameBitsAndUnderAnotherPlan) {
-  test_folder const at("delayed_goes_on"), not_used("delayed_not_used");
+  plait_test::test_folder const at("delayed_goes_on"), not_used("delayed_not_used");
   auto const undisturbed = train<sharded>(not_used.path, {});
   EXPECT_EQ(train<sharded>(at.path, {.steps = 8, .every = 5}), undisturbed);
   auto const manifest = read_manifest(at.path / "step-00000005");
@@ -103,7 +103,7 @@ TEST(DelayedCheckpoint, GoesOnWithTheSameBitsAndUnderAnotherPlan) {
 }
 
 TEST(DelayedCheckpoint, WithoutPendingGradientsTheNextStepAppliesNone) {
-  test_folder const at("delayed_applied");
+  plait_test::test_folder const at("delayed_applied");
   auto const whole =
       train<sharded>(at.path, {.steps = 8, .every = 5, .applies_before_saving = true});
   EXPECT_EQ(whole.gradient_steps, (std::vector<std::int64_t>{-1, 0, 1, 2, 3, -1, 5, 6}));
@@ -121,7 +121,7 @@ TEST(DelayedCheckpoint, AnotherDelayIsRefused) {
     }
     return "";
   };
-  test_folder const with("delayed_with"), without("delayed_without");
+  plait_test::test_folder const with("delayed_with"), without("delayed_without");
   train<sharded>(with.path, {.steps = 3, .every = 3});
   train<data_parallel<2>>(without.path, {.steps = 3, .every = 3});
   auto const first = text_of([&] { train<serial>(with.path, {.resumes = true}); });

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "checkpoint/small_job.hpp"
 #include "plait/checkpoint/checkpoints.hpp"
 #include "plait/data/mix.hpp"
 #include "plait/plait.hpp"
@@ -135,27 +136,18 @@ std::vector<double> losses_of(int data_ranks, std::int64_t steps, std::filesyste
   return out;
 }
 
-struct test_folder {
-  explicit test_folder(std::string const& name)
-      : path(std::filesystem::path(::testing::TempDir()) / ("plait_mixture_" + name)) {
-    std::filesystem::remove_all(path);
-  }
-  ~test_folder() { std::filesystem::remove_all(path); }
-  std::filesystem::path path;
-};
-
 // The job has a reproducible policy, so that losses are equal to the last bit if, and only if, each
 // step has the same samples.
 TEST(MixtureBatches, TrainTheSameOnOtherRanksAndAfterAResume) {
-  test_folder const whole("whole");
+  plait_test::test_folder const whole("mixture_whole");
   auto const expected = losses_of(1, 11, whole.path, 0);
   ASSERT_EQ(expected.size(), 12u);
   for (int const ranks : {2, 3}) {
-    test_folder const other("other");
+    plait_test::test_folder const other("mixture_other");
     EXPECT_EQ(losses_of(ranks, 11, other.path, 0), expected);
   }
   for (auto const& [before, after] : {std::pair{1, 3}, std::pair{3, 2}, std::pair{2, 1}}) {
-    test_folder const at("resumed");
+    plait_test::test_folder const at("mixture_resumed");
     auto losses = losses_of(before, 6, at.path, 0);  // in the middle of the second epoch
     losses.pop_back();
     auto const rest = losses_of(after, 11, at.path, 6);
@@ -175,7 +167,7 @@ std::string message_of(Run run) {
 }
 
 TEST(MixtureBatches, OfAnotherMixtureAreRefused) {
-  test_folder const at("changed");
+  plait_test::test_folder const at("mixture_changed");
   (void)losses_of(1, 2, at.path, 0);
   auto const changed = message_of([&] { (void)losses_of(1, 4, at.path, 2, 0.31); });
   EXPECT_NE(changed.find("mix({0.5, 0.3, 0.2}, seed 1, 50 samples: "), std::string::npos)
