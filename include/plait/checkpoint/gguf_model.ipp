@@ -111,20 +111,21 @@ PLAIT_DECL void check_file(config_reader const& from, std::string const& model_t
     auto const* const value = file.find(key);
     return of.architecture == "llama" && value != nullptr && *value == json_value(true);
   };
-  model_config model{.model_type = {model_type},
-                     .vocab_size = of.vocabulary,
-                     .hidden_size = of.width,
-                     .intermediate_size = of.hidden,
-                     .num_hidden_layers = of.layers,
-                     .num_attention_heads = of.heads,
-                     .num_key_value_heads = of.key_value_heads,
-                     .head_dim = of.head_width,
-                     .rms_norm_eps = of.norm_epsilon,
-                     .rope_theta = of.rope_base,
-                     .attention_bias = has_bias("attention_bias"),
-                     .mlp_bias = has_bias("mlp_bias"),
-                     .tie_word_embeddings = {},
-                     .sequence = of.context_length};
+  model_config model;
+  model.model_type = {model_type};
+  model.vocab_size = of.vocabulary;
+  model.hidden_size = of.width;
+  model.intermediate_size = of.hidden;
+  model.num_hidden_layers = of.layers;
+  model.num_attention_heads = of.heads;
+  model.num_key_value_heads = of.key_value_heads;
+  model.head_dim = of.head_width;
+  model.rms_norm_eps = of.norm_epsilon;
+  model.rope_theta = of.rope_base;
+  model.attention_bias = has_bias("attention_bias");
+  model.mlp_bias = has_bias("mlp_bias");
+  model.tie_word_embeddings = {};
+  model.sequence = of.context_length;
   if (of.rope_scaling)
     model.rope_scaling = {.rope_type = "llama3",
                           .factor = of.rope_scaling->factor,
