@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The pages of the site by Sphinx; tree.py makes what it reads. Code spans with a name of plait become links into the
 reference."""
+import functools
 import os
 import re
 import sys
 
 from docutils import nodes
+from sphinx.search.en import SearchEnglish
 from sphinx.transforms.post_transforms import SphinxPostTransform
 from sphinx.util import logging
 
@@ -29,6 +31,9 @@ html_show_copyright = False
 html_theme_options = {"navigation_with_keys": False}
 pygments_style = "a11y-light"
 pygments_dark_style = "a11y-dark"
+
+# The index of the search needs the stem of each word many times.
+SearchEnglish.stem = functools.cache(SearchEnglish.stem)
 
 names = tree.names_of(os.environ["PLAIT_TAGS"])
 targets = set(os.environ["PLAIT_TARGETS"].split())  # of CMake

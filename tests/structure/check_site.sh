@@ -37,16 +37,16 @@ rm -rf "$scratch/again"
 sed -i '0,/](policies.md)/s//](policies.md#no-such-heading)/' "$copy/docs/getting_started.md"
 sed -i '0,/`plait::explain`/s//`plait::explained`/' "$copy/docs/prediction_in_parallel.md"
 sed -i '0,/`plait::nn::linear<10, 2, /s//`plait::nn::linears<10, 2, /' "$copy/docs/writing_a_layer.md"
-if "$copy/scripts/site" --offline "$scratch/again" >"$scratch/said" 2>&1; then fail "planted faults are not found"; fi
+if "$copy/scripts/site" --check "$scratch/again" >"$scratch/said" 2>&1; then fail "planted faults are not found"; fi
 for text in "no-such-heading" "the reference has no plait::explained" "the reference has no plait::nn::linears"; do
   grep -qF -- "$text" "$scratch/said" || fail "not found: $text; said: $(cat "$scratch/said")"
 done
-[[ ! -e $scratch/again ]] || fail "a site with faults was put in its place"
 
 # A warning of Doxygen: a comment names a parameter that does not exist.
 sed -i 's,^/// Returns the placement as text.*,&\n/// @param nothing is there,' "$copy/include/plait/placement/placement.hpp"
 if "$copy/scripts/site" --offline "$scratch/again" >"$scratch/said" 2>&1; then fail "a warning of Doxygen is none"; fi
 grep -qF "argument 'nothing'" "$scratch/said" || fail "Doxygen said: $(cat "$scratch/said")"
+[[ ! -e $scratch/again ]] || fail "a site with faults was put in its place"
 
 # Links of the site itself: a page with a dead link, and a page without a link to it.
 mkdir "$scratch/small"
