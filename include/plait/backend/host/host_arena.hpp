@@ -23,9 +23,7 @@ class host_arena {
                       std::shared_ptr<detail::posted_messages> messages = {});
   host_arena(host_arena&&) noexcept = default;
   host_arena& operator=(host_arena&& other) noexcept;
-  ~host_arena() {
-    if (messages_ != nullptr && data_ != nullptr && !messages_->rest()) leave();
-  }
+  [[gnu::cold]] ~host_arena();
   [[nodiscard]] std::byte* data() const {
     return data_ == nullptr ? nullptr : data_.get() + place_;
   }

@@ -22,6 +22,10 @@ PLAIT_DECL host_arena::host_arena(std::size_t bytes, std::size_t place,
                         {.asked = bytes});
 }
 
+PLAIT_DECL host_arena::~host_arena() {
+  if (messages_ != nullptr && data_ != nullptr && !messages_->rest()) leave();
+}
+
 PLAIT_DECL host_arena& host_arena::operator=(host_arena&& other) noexcept {
   auto old = std::move(*this);  // its destructor waits for messages
   messages_ = std::move(other.messages_);
