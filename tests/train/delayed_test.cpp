@@ -207,6 +207,8 @@ void expect_near(outcome const& got, outcome const& expected, double most = 1e-1
   expect_near(got.weights, expected.weights, most);
 }
 
+using of_blocks = hybrid<data_parallel<2, zero<1>, delayed<1>, buckets<1>>, small_gpt::tp2>;
+
 TEST(Delayed, IsASerialProgramWithTheSameDelay) {
   auto const& expected = by_hand<job>();
   EXPECT_GT(expected.norms[1], clip);
@@ -219,15 +221,15 @@ TEST(Delayed, IsASerialProgramWithTheSameDelay) {
 TEST(Delayed, EqualsSerialUnderSeveralAxes) {
   using stages = pipeline<2>;
   auto const& expected = by_hand<job>();
-  expect_near(
-      train<job<hybrid<stages, data_parallel<2, delayed<1>>, small_gpt::tp2>>>(threads{}, 20, 2),
-      expected);
+  expect_near(train<job<hybrid<stages, data_parallel<2, delayed<1>>, small_gpt::tp2_sharded>>>(
+                  threads{}, 20, 2),
+              expected);
   expect_near(
       train<job<hybrid<stages, data_parallel<2, zero<1>, delayed<1>>, small_gpt::tp2_sharded,
                        recompute<granularity::all>>>>(threads{}, 20, 2),
       expected);
   expect_near(
-      train<job<data_parallel<4, within<2>, zero<2>, buckets<1>, delayed<1>>>>(threads{}, 20, 2),
+      train<job<data_parallel<4, within<2>, zero<2>, delayed<1>, buckets<1>>>>(threads{}, 20, 2),
       expected);
   expect_near(
       train<job<hybrid<data_parallel<at_launch, delayed<1>, buckets<at_end>>, small_gpt::tp2>>>(
@@ -256,9 +258,7 @@ TEST(Delayed, EqualsSerialWithTiedAndFrozenLayers) {
   expect_near(
       train<tied_job<data_parallel<2, zero_of_matrices<1>, delayed<1>, buckets<1>>>>(threads{}, 8),
       expected);
-  expect_near(
-      train<tied_job<hybrid<data_parallel<2, zero<1>, delayed<1>>, small_gpt::tp2>>>(threads{}, 8),
-      expected);
+  expect_near(train<tied_job<of_blocks>>(threads{}, 8), expected);
   expect_near(train<tied_job<data_parallel<3, zero<2>, delayed<1>, buckets<1>>>>(threads{}, 8, 2),
               expected);
 }
@@ -290,7 +290,6 @@ outcome train_with(auto const& backend, int steps, trainer_options const& with, 
 }
 
 using stages_of_two = pipeline<2, one_forward_one_backward, cut_at<2>>;
-using of_blocks = hybrid<data_parallel<2, zero<1>, delayed<1>, buckets<1>>, small_gpt::tp2>;
 
 TEST(Delayed, AppliesPendingGradientsWhereParametersAreRead) {
   auto const expected = train_by_hand<job>(9, {1, 2, 4, 5, 6});
@@ -516,7 +515,7 @@ TEST(Delayed, GradientsOfASkippedStepAreNotApplied) {
 }
 TEST(Delayed, AJobEndsAtTheStepWhoseLossIsNotFinite) {
   using enum trainer_options::not_finite;
-  auto const got = overflow<data_parallel<2, zero<1>, delayed<1>>>(stop);
+  auto const got = overflow<hybrid<pipeline<2>, data_parallel<2, zero<1>, delayed<1>>>>(stop);
   EXPECT_EQ(got.problem.find("trainer: step 3: the loss is "), 0u) << got.problem;
   EXPECT_NE(got.problem.find("the first layer whose output is not finite is"), std::string::npos)
       << got.problem;
@@ -562,8 +561,8 @@ void expect_calls_of_the_list() {
 }
 TEST(Delayed, CallsFollowTheList) {
   expect_calls_of_the_list<job<data_parallel<2, delayed<1>, buckets<1>>>>();
-  expect_calls_of_the_list<tied_job<data_parallel<2, zero<1>, delayed<1>, buckets<1>>>>();
-  expect_calls_of_the_list<tied_job<data_parallel<2, zero<2>, delayed<1>, buckets<1>>>>();
+  expect_calls_of_the_list<tied_job<of_blocks>>();
+  expect_calls_of_the_list<tied_job<data_parallel<3, zero<2>, delayed<1>, buckets<1>>>>();
   expect_calls_of_the_list<job<data_parallel<2, delayed<1>, compressed<float8>>>>();
   expect_calls_of_the_list<job<data_parallel<4, within<2>, zero<2>, delayed<1>, buckets<1>>>>();
   expect_calls_of_the_list<
