@@ -194,10 +194,12 @@ class communicator_calls {
     constexpr bool has_work = (Kind == collective::all_gather || Kind == collective::all_to_all) &&
                               !Self::runs_work_of_calls;
     // A local variable, because the compiler then removes both tests if the call has no work.
-    detail::call_work const* const work = has_work ? call.work : nullptr;
-    if (work != nullptr) work->run(*work, false);
+    [[maybe_unused]] detail::call_work const* const work = call.work;
+    if constexpr (has_work)
+      if (work != nullptr) work->run(*work, false);
     self().template carry_out<Kind, T>(call, tensor_bytes);
-    if (work != nullptr) work->run(*work, true);
+    if constexpr (has_work)
+      if (work != nullptr) work->run(*work, true);
     count(Kind, tensor_bytes);
     if (log_ != nullptr && self().size() > 1)
       log_->push_back(
