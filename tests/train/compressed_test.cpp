@@ -22,6 +22,7 @@
 #include "plait/plan/schedule/transfers.hpp"
 #include "plait/train/trainer_parts.hpp"
 #include "testing/event_orders.hpp"
+#include "train/broken_loss.hpp"
 #include "train/expect_planned.hpp"
 #include "train/levels.hpp"
 
@@ -115,6 +116,25 @@ TEST(Compressed, AllRanksHaveTheSameBitsAfterEachStep) {
       parameters_of_ranks<job<axis_of<plait::bfloat16>, float>>(threads{.data_ranks = 3}, 4));
   using groups = data_parallel<at_launch, within<2>, compressed<float8>>;
   expect_equal(parameters_of_ranks<job<groups, float>>(threads{.data_ranks = 4}, 4));
+}
+
+// The five parameters are smaller than a rounded block, so zeros fill the rest of it.
+template <class Element, class... Options>
+struct broken_sums : parallel<broken_loss::model, axis_of<Element, Options...>, float> {};
+TEST(Compressed, AGradientThatIsNotFiniteSpoilsOneStepOnly) {
+  auto const expect = []<class Job>(std::type_identity<Job>) {
+    broken_loss::with_broken_batch<Job>(
+        {.on_not_finite = trainer_options::not_finite::skip}, [](auto& trainer, auto& from) {
+          for (std::uint64_t const step : {0, 1, 2, 3}) {
+            auto const report = trainer.step(from.at(step));
+            EXPECT_EQ(std::isfinite(report.gradient_norm), step != 1) << step;
+            EXPECT_EQ(report.skipped, step < 1 ? 0 : 1) << step;
+          }
+        });
+  };
+  expect(std::type_identity<broken_sums<float8>>{});
+  expect(std::type_identity<broken_sums<float8, zero<1>>>{});
+  expect(std::type_identity<broken_sums<plait::bfloat16>>{});
 }
 
 // With one microbatch and no clipping, all levels round the same numbers. data_parallel without

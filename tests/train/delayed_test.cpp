@@ -24,6 +24,7 @@
 #include "plait/plan/zero_of_matrices.hpp"
 #include "plan/expected_calls.hpp"
 #include "testing/event_orders.hpp"
+#include "train/broken_loss.hpp"
 #include "train/expect_planned.hpp"
 #include "train/levels.hpp"
 #include "train/small_gpt.hpp"
@@ -571,34 +572,10 @@ TEST(Delayed, CallsFollowTheList) {
 
 // --- a gradient that is not finite, although the loss is
 
-struct broken_above_1000 {
-  template <class T>
-  static T value(T x, T target) {
-    return (x - target) * (x - target);
-  }
-  template <class T>
-  static T slope(T x, T target) {
-    return target > 1000 ? std::numeric_limits<T>::quiet_NaN() : 2 * (x - target);
-  }
-};
-using broken_model =
-    objective<named<"only", nn::linear<4, 1>>, nn::elementwise_loss<1, broken_above_1000>>;
-struct broken_job : parallel<broken_model, data_parallel<2, zero<1>, delayed<1>>, double> {};
+struct broken_job : parallel<broken_loss::model, data_parallel<2, zero<1>, delayed<1>>, double> {};
 
-/// Calls action(trainer, batches), where the gradients of batch 1 are not finite.
-void with_broken_batch(trainer_options const& how, auto action) {
-  launch<broken_job>(threads{}, [&](auto& rank) {
-    std::vector<double> inputs(16 * 4), targets(16);
-    for (std::size_t i = 0; i < inputs.size(); ++i) inputs[i] = double(i % 7) - 3;
-    targets[5] = 1e4;
-    in_memory<double, double> const data(std::move(inputs), std::move(targets), 4, 1);
-    auto trainer = plait::trainer<broken_job>(rank, sgd{.learning_rate = 0.1}, how);
-    auto from = batches(data, global_batch<4>{}, rank, {.how = sample_order::sequential});
-    action(trainer, from);
-  });
-}
 TEST(Delayed, GradientsThatAreNotFiniteAreLeftOutWhenTheyWouldBeApplied) {
-  with_broken_batch(
+  broken_loss::with_broken_batch<broken_job>(
       {.on_not_finite = trainer_options::not_finite::skip}, [](auto& trainer, auto& from) {
         EXPECT_EQ(trainer.step(from.at(0)).gradient_step, -1);
         auto const broken = trainer.step(from.at(1));  // applies the gradients of step 0
@@ -617,7 +594,7 @@ TEST(Delayed, GradientsThatAreNotFiniteAreLeftOutWhenTheyWouldBeApplied) {
 TEST(Delayed, TheStepOfGradientsThatAreNotFiniteIsNamed) {
   auto const message_of = [](auto action) -> std::string {
     try {
-      with_broken_batch({.clip = 1}, [&](auto& trainer, auto& from) {
+      broken_loss::with_broken_batch<broken_job>({.clip = 1}, [&](auto& trainer, auto& from) {
         trainer.step(from.at(0));
         trainer.step(from.at(1));
         action(trainer, from);

@@ -25,7 +25,7 @@ inline constexpr std::size_t rounded_elements = 64;
 
 /// `rounded_elements` numbers, rounded for a transfer between ranks.
 ///
-/// Syntax:  rounded_block<T>{}.value[i] is the rounded element i; `scale_of(largest)` and
+/// Syntax:  rounded_block<T>{}.value[i] is the rounded element i; `divisor_of(largest)` and
 ///          `widened(i)` convert.
 template <class T>
 struct rounded_block;
@@ -42,8 +42,8 @@ struct rounded_block<bfloat16> {
 };
 
 /// The numbers as float8, divided by a common scale, so that the largest becomes 448: 68 bytes. If
-/// a number is not finite, the scale is NaN, and so are all numbers that a rank reads from the
-/// block.
+/// a number is not finite, all numbers of the block that are not 0 become NaN. Zeros stay zeros,
+/// because the gaps between parameters are zeros, and no later step would clear a NaN in a gap.
 template <>
 struct rounded_block<float8> {
   static constexpr wire_format format = wire_format::float8;
@@ -55,19 +55,21 @@ struct rounded_block<float8> {
   [[nodiscard]] PLAIT_HOST_DEVICE float widened(std::size_t i) const {
     return scale * static_cast<float>(value[i]);
   }
-  /// Returns the scale for numbers of at most this magnitude, which is NaN if a number is not
-  /// finite, and 0 if all are 0. The scale of other numbers is a normal number, so that the
-  /// quotient of a number and the scale is at most 448.
-  [[nodiscard]] PLAIT_HOST_DEVICE static float scale_of(float largest) {
+  /// Returns the divisor for numbers of at most this magnitude, which is NaN if a number is not
+  /// finite, and 0 if all are 0. The divisor of other numbers is a normal number, so that the
+  /// quotient of a number and the divisor is at most 448.
+  [[nodiscard]] PLAIT_HOST_DEVICE static float divisor_of(float largest) {
     // The least normal float, and the greatest float. Device code cannot call numeric_limits.
     constexpr float greatest = 448, least = 0x1p-126f, most = 0x1.fffffep127f;
     if (!(largest <= most)) return __builtin_bit_cast(float, 0x7FC00000u);  // NaN
     float const quotient = largest / greatest;
     return largest == 0 ? 0.0f : quotient < least ? least : quotient;
   }
-  /// Returns `x`, rounded as a number of a block with the scale `by`.
+  /// Returns the scale of a block whose numbers were divided by `by`.
+  [[nodiscard]] PLAIT_HOST_DEVICE static float scale_for(float by) { return by >= 0 ? by : 1.0f; }
+  /// Returns `x`, rounded as a number of a block with the divisor `by`.
   [[nodiscard]] PLAIT_HOST_DEVICE static plait::float8 rounded(float x, float by) {
-    return by > 0 ? plait::float8(x / by) : plait::float8(0.0f);
+    return by > 0 || x != 0 ? plait::float8(x / by) : plait::float8(0.0f);
   }
 };
 

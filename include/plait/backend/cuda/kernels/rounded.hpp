@@ -35,10 +35,10 @@ __global__ void round_blocks_kernel(T const* from, rounded_block<Of>* to, std::s
       std::uint32_t const largest =
           warp_reduce(larger(bits_of(first), bits_of(second)),
                       [](std::uint32_t a, std::uint32_t b) { return larger(a, b); });
-      float const scale = rounded_block<Of>::scale_of(__builtin_bit_cast(float, largest));
-      if (lane == 0) to[block].scale = scale;
-      to[block].value[lane] = rounded_block<Of>::rounded(first, scale);
-      to[block].value[lane + warp_threads] = rounded_block<Of>::rounded(second, scale);
+      float const by = rounded_block<Of>::divisor_of(__builtin_bit_cast(float, largest));
+      if (lane == 0) to[block].scale = rounded_block<Of>::scale_for(by);
+      to[block].value[lane] = rounded_block<Of>::rounded(first, by);
+      to[block].value[lane + warp_threads] = rounded_block<Of>::rounded(second, by);
     } else {
       to[block].value[lane] = Of(first);
       to[block].value[lane + warp_threads] = Of(second);

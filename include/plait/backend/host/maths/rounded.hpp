@@ -30,11 +30,12 @@ template <class T>
       std::uint32_t const magnitude = __builtin_bit_cast(std::uint32_t, x[i]) & 0x7FFFFFFFu;
       largest = std::max(largest, magnitude);
     }
-    float const scale = block::scale_of(__builtin_bit_cast(float, largest));
-    to[b].scale = scale;
-    if (scale > 0)
-      for (std::size_t i = 0; i < rounded_elements; ++i) to[b].value[i] = float8(x[i] / scale);
-    else std::fill_n(to[b].value, rounded_elements, float8(0.0f));
+    float const by = block::divisor_of(__builtin_bit_cast(float, largest));
+    to[b].scale = block::scale_for(by);
+    if (by > 0)
+      for (std::size_t i = 0; i < rounded_elements; ++i) to[b].value[i] = float8(x[i] / by);
+    else
+      for (std::size_t i = 0; i < rounded_elements; ++i) to[b].value[i] = block::rounded(x[i], by);
   }
 }
 
