@@ -158,6 +158,36 @@ TEST(LocalStepsCheckpoint, AnotherNumberOfReplicasIsRefused) {
   for (auto const& [name, age] : manifest.ages) EXPECT_EQ(age, 4) << name;
 }
 
+// A job that goes back to its last checkpoint forgets the steps that it has done since.
+TEST(LocalStepsCheckpoint, ATrainerThatGoesBackForgetsItsLastSteps) {
+  auto const trained = [](std::uint64_t undone) {
+    plait_test::test_folder const at("local_steps_goes_back");
+    std::vector<double> out;
+    auto const text = small_gpt::text();
+    launch<replicated_job<two_replicas>>(threads{}, [&](auto& rank) {
+      auto trainer = plait::trainer<replicated_job<two_replicas>>(rank, adamw{});
+      auto all = batches(text, global_batch<24>{}, rank, {.epochs = 0});
+      checkpoints saves(trainer, all, {.folder = at.path, .every = 4});
+      for (std::uint64_t step = 0; step < 4; ++step) {
+        trainer.step(all.at(step));
+        saves.after_step();
+      }
+      for (std::uint64_t step = 4; step < 4 + undone; ++step) trainer.step(all.at(step));
+      EXPECT_EQ(saves.resume(), 4u);
+      double numbers[2]{trainer.evaluate(all.at(20)), 0};
+      for (std::uint64_t step = 8; step < 12; ++step)
+        numbers[1] = trainer.step(all.at(step)).common_loss.value_or(0);
+      trainer.export_parameters(
+          [&](std::string const&, auto const&, std::span<double const> values) {
+            out.insert(out.end(), values.begin(), values.end());
+          });
+      if (rank.is_root()) out.insert(out.end(), numbers, numbers + 2);
+    });
+    return out;
+  };
+  EXPECT_EQ(trained(2), trained(0));
+}
+
 TEST(LocalStepsCheckpoint, SavingBetweenCommonUpdatesIsAnError) {
   plait_test::test_folder const at("local_steps_between");
   auto const every =

@@ -144,7 +144,7 @@ outcome train_by_hand(int steps, std::set<int> const& applied_after = {}) {
       else out.norms.push_back(0), out.gradient_steps.push_back(-1);
       out.gradients = pending = now;
       if (step + 1 < steps && !applied_after.contains(step)) continue;
-      update(step + 1);
+      update(step);
       out.norms.pop_back(), out.gradient_steps.pop_back();
     }
     out.weights = weights;
@@ -568,6 +568,15 @@ TEST(Delayed, CallsFollowTheList) {
   expect_calls_of_the_list<job<data_parallel<4, within<2>, zero<2>, delayed<1>, buckets<1>>>>();
   expect_calls_of_the_list<
       job<hybrid<pipeline<2>, data_parallel<2, delayed<1>>, small_gpt::tp2_sharded>>>();
+}
+
+// Each microbatch is still summed within a group of neighbours; the rest is a step late.
+TEST(Delayed, IsExplained) {
+  using groups = plan<objective<nn::linear<1023, 1024>, nn::cross_entropy<1024>>,
+                      data_parallel<4, within<2>, zero<2>, delayed<1>>>;
+  auto const text = explain(groups{}, {.rows = 8, .microbatches = 3});
+  for (std::string const line : {"3      4096 KiB\n", "1      2048 KiB       the next step\n"})
+    EXPECT_NE(text.find(line), std::string::npos) << line << text;
 }
 
 // --- a gradient that is not finite, although the loss is

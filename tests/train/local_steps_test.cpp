@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cmath>
 #include <csignal>
@@ -23,10 +24,12 @@
 
 #include "plait/backend/simulated/race_error.hpp"
 #include "plait/backend/simulated/simulated.hpp"
+#include "plait/core/caught_signal.hpp"
 #include "plait/plait.hpp"
 #include "plan/expected_calls.hpp"
 #include "testing/event_orders.hpp"
 #include "train/expect_planned.hpp"
+#include "train/penalty.hpp"
 #include "train/small_gpt.hpp"
 
 namespace {
@@ -491,8 +494,14 @@ TEST(LocalSteps, ASignalEndsTheJobAtTheNextCommonUpdate) {
   stop_on_signals const stop;
   std::mutex mutex;
   std::multiset<std::int64_t> hooks;
-  auto const all =
-      messages<stopped_by_signal>({.stop = &stop}, false, [&](auto& trainer, auto& from) {
+  // The steps after the signal wait for other ranks as long as the steps before it.
+  std::atomic<bool> ends_waits = false;
+  auto const rate = [&](std::int64_t) {  // each step calls it
+    ends_waits = ends_waits || plait::detail::caught_signal::may_end_waits();
+    return 1.0;
+  };
+  auto const all = messages<stopped_by_signal>(
+      {.rate = rate, .stop = &stop}, false, [&](auto& trainer, auto& from) {
         trainer.on_stop([&](step_report const& last) {
           trainer.export_parameters([](auto const&, auto const&, auto) {});
           std::scoped_lock const lock{mutex};
@@ -504,6 +513,7 @@ TEST(LocalSteps, ASignalEndsTheJobAtTheNextCommonUpdate) {
         }
       });
   expect_on_all(all, "stopped by SIGTERM after step 3");
+  EXPECT_FALSE(ends_waits);
   EXPECT_EQ(hooks, (std::multiset<std::int64_t>{3, 3, 3, 3}));
 }
 
@@ -544,6 +554,53 @@ TEST(LocalSteps, AfterTheLastStepACommonUpdateFollows) {
       });
   expect_on_all(stopped, "stopped by SIGTERM after step 1");
   EXPECT_EQ(hooks, (std::multiset<std::int64_t>{1, 1, 1, 1}));
+}
+
+TEST(LocalSteps, ReplicasWithOtherNumbersOfStepsAreAnError) {
+  auto const all = messages<error>({}, false, [&](auto& trainer, auto& from) {
+    std::uint64_t const steps = trainer.rank().world_rank() < 2 ? 2 : 4;
+    for (std::uint64_t step = 0; step < steps; ++step) trainer.step(from.at(step));
+    trainer.after_steps();
+  });
+  expect_on_all(all,
+                "a common update begins on replica 0 after 2 steps, but on replica 1 after 4; "
+                "call step() equally often on all ranks");
+}
+
+// The only loss is the penalty of a layer, which counts no labels.
+template <class Policy>
+struct penalized_job
+    : parallel<objective<sequential<named<"only", nn::linear<4, 3>>, plait_test::penalty<3>>,
+                         nn::cross_entropy<3>>,
+               Policy, double> {};
+TEST(LocalSteps, WithoutLabelsAllReplicasHaveTheSameWeight) {
+  auto const trained = []<class Policy>(Policy) {
+    using job_type = penalized_job<Policy>;
+    std::vector<double> out;
+    launch<job_type>(threads{}, [&](auto& rank) {
+      std::vector<double> inputs(32 * 4);
+      for (std::size_t i = 0; i < inputs.size(); ++i) inputs[i] = double(i % 7) - 3;
+      in_memory<double, std::int32_t> const data(std::move(inputs),
+                                                 std::vector<std::int32_t>(32, -100), 4);
+      auto trainer = plait::trainer<job_type>(rank, sgd{.learning_rate = 0.1});
+      double loss = 0;
+      for (auto const& one :
+           batches(data, global_batch<8>{}, rank, {.how = sample_order::sequential})) {
+        auto const report = trainer.step(one);
+        loss = report.common_loss.value_or(report.loss);
+      }
+      trainer.export_parameters([&](auto const&, auto const&, std::span<double const> values) {
+        out.insert(out.end(), values.begin(), values.end());
+      });
+      if (rank.is_root()) out.push_back(loss);
+    });
+    return out;
+  };
+  auto const expected = trained(data_parallel<2>{});
+  auto const got = trained(data_parallel<2, local_steps<1>>{});
+  ASSERT_EQ(got.size(), expected.size());
+  for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], expected[i], 1e-12) << i;
+  EXPECT_GT(expected.back(), 0);
 }
 
 TEST(LocalSteps, AStepThatIsClippedAwayLeavesOutTheUpdateOfOneReplica) {
@@ -663,6 +720,12 @@ TEST(LocalSteps, RanksCompareTheOptionsOfTheirPlans) {
                        "rank 1"),
             std::string::npos)
       << delay;
+  auto const form =
+      text_of_unlike<data_parallel<2, compressed<plait::bfloat16>>, data_parallel<2>>();
+  EXPECT_NE(form.find("the ranks differ in compressed<Element> (0 without it, 1 for bfloat16, 2 "
+                      "for float8): 1 on rank 0, 0 on rank 1"),
+            std::string::npos)
+      << form;
 }
 
 // --- simulated devices

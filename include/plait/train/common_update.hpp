@@ -8,6 +8,7 @@
 #include <string>
 
 #include "plait/backend/matrix.hpp"
+#include "plait/core/error.hpp"
 #include "plait/core/lean_vector.hpp"
 #include "plait/core/macros.hpp"
 #include "plait/mesh/blocks.hpp"
@@ -83,14 +84,25 @@ class common_update {
   /// Adds a step of this replica. `stops`: true if the job ends at a step that is not finite.
   void add(step_report const& report, bool stops) {
     has_common_ = false;
+    ++added_;
+    mine_.steps = static_cast<double>(report.step + 1);
     mine_.labels += report.labels;
     mine_.loss += report.labels * report.loss;
+    mine_.losses += report.loss;
     if (!stops || is_halted() ||
         (std::isfinite(report.loss) && std::isfinite(report.gradient_norm)))
       return;
     mine_.bad_step = static_cast<double>(report.step + 1);
     mine_.bad_loss = report.loss;
     mine_.bad_norm = report.gradient_norm;
+  }
+
+  /// Forgets the steps since the last common update, because all replicas have the common
+  /// parameters now.
+  [[gnu::cold]] void restart() {
+    mine_ = {};
+    added_ = 0;
+    has_common_ = true;
   }
 
   /// The results of a common update: the sum of the votes of all ranks, and the loss of the samples
@@ -103,25 +115,28 @@ class common_update {
   /// `executor`: the trainer_executor; `outer`: the outer step; `vote`: the vote of this rank, see
   /// step_hook; `name`: the name of the trainer, with which messages begin.
   /// Moves:  the transfers that the plan lists for `job_part::common_update`.
-  /// Errors: not_finite_error, the same on all ranks, if a step of a replica was not finite.
+  /// Errors: not_finite_error, the same on all ranks, if a step of a replica was not finite; error
+  ///         on all ranks if the replicas have done different numbers of steps.
   template <class Executor>
   result update(Executor& executor, ext::outer_step const& outer, double vote,
                 std::string const& name) {
     exchange_numbers(vote, reinterpret_cast<double*>(executor.memory().agreed()));
     result out;
-    double labels = 0;
+    double labels = 0, losses = 0;
     for (auto const& one : numbers_) {
+      if (one.steps != numbers_[0].steps) refuse_unequal_steps(one, name);
       labels += one.labels;
       out.loss += one.loss;
+      losses += one.losses;
       out.votes += one.votes;
       if (one.bad_step != 0)
         throw not_finite_error(not_finite_text(name, {numbers_.data(), numbers_.size()}));
     }
-    if (labels != 0) out.loss /= labels;
-    // If no replica has counted a label, the weights are 0: no gradient has changed a parameter.
-    outer_step_of(executor, labels == 0 ? 0 : mine_.labels / labels, outer);
-    mine_ = {};
-    has_common_ = true;
+    auto const replicas = static_cast<double>(numbers_.size());
+    // If no replica has counted a label, losses without labels train all replicas alike.
+    out.loss = labels != 0 ? out.loss / labels : losses / (replicas * added_);
+    outer_step_of(executor, labels != 0 ? mine_.labels / labels : 1 / replicas, outer);
+    restart();
     return out;
   }
 
@@ -142,6 +157,17 @@ class common_update {
         [&](auto const& transfers, auto const& now) { transfers.sum(now.row, room); });
     rank_.device().download(room, numbers_.data(), bytes);
     rank_.device().synchronize();  // the host reads the numbers
+  }
+
+  [[noreturn]] [[gnu::cold]] void refuse_unequal_steps(planning::numbers_of_replica const& one,
+                                                       std::string const& name) const {
+    auto const steps_of = [](auto const& of) { return static_cast<std::int64_t>(of.steps); };
+    throw error(
+        {name, ": a common update begins on replica 0 after ", steps_of(numbers_[0]),
+         " steps, but on replica ", static_cast<std::int64_t>(&one - numbers_.data()), " after ",
+         steps_of(one),
+         "; call step() equally often on all ranks. A loop may end by report.common_loss, but not "
+         "by report.loss, which differs between replicas"});
   }
 
   template <class Executor>
@@ -187,6 +213,7 @@ class common_update {
   lean_vector<planning::transfer> list_;
   std::optional<step_executor<Rank>> numbers_program_{}, differences_program_{};
   planning::numbers_of_replica mine_{};  // sums of this replica since the last common update
+  int added_ = 0;                        // steps since the last common update
   bool has_common_ = true;
 };
 

@@ -115,7 +115,8 @@ class trainer_on {
     of_.averaged.require_parameters("step");
     auto const mine = of_.calls();
     of_.hooks.before_step([&](int signal) { of_.hooks.at_end(signal, of_.report_before()); });
-    caught_signal::ends_waits here(of_.options.stop != nullptr);
+    // Replicas continue until the next common update after a signal, and wait as without a signal.
+    caught_signal::ends_waits here(of_.options.stop != nullptr && plan::local_steps == 0);
     auto const what = of_.program_of_step();
     auto with = of_.begin(batch, what);
     auto& program = of_.executor.passes.program(what);

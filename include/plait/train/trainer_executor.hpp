@@ -147,15 +147,16 @@ class trainer_executor {
     rank_.device().synchronize();  // the host reads the numbers
     return last_read_;
   }
-  /// Uploads the numbers of an update without a batch. The arguments are the arguments of upload().
+  /// Uploads the numbers of an update without a batch, with the learning rate of the step before
+  /// `step`, which has computed the gradients. The arguments are the arguments of upload().
   [[gnu::cold]] void upload_of_update(std::int64_t step, std::uint32_t skipped,
                                       std::int64_t oldest) {
     numbers_type now;
     now.skipped = skipped;
     now.step = static_cast<std::uint32_t>(step);
-    now.optimizer = rule_.numbers_of(oldest, rate_at(options_, step));
+    now.optimizer = rule_.numbers_of(oldest, rate_at(options_, step - 1));
     rank_.device().upload(&now, memory_.numbers(), sizeof now);
-    if (!younger_.empty()) upload_of_younger(step, oldest);
+    if (!younger_.empty()) upload_of_younger(step - 1, oldest);
     rank_.device().synchronize();  // `now` is a local variable
   }
   /// Runs a program without passes that reduces or applies pending gradients.

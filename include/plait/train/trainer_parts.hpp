@@ -282,6 +282,12 @@ class trainer_parts {
       end_if(make_common_update(report), report);
     }
   }
+  /// In a job with replicas, forgets the steps since the last common update, because the trainer
+  /// continues from a checkpoint.
+  void forget_local_steps() {
+    if constexpr (plan::local_steps > 0) common_update_.restart();
+    last_common_loss_.reset();
+  }
   /// Ends the job if the sum of the ranks' votes is not 0. `report`: the report of the last step.
   void end_if(double votes, step_report const& report) {
     if (votes != 0)
@@ -302,8 +308,8 @@ class trainer_parts {
     if constexpr (plan::delays) return pending_.are_due ? held.step - 1 : -1;
     else return held.step;
   }
-  /// If updates are delayed, applies the pending gradients now, with the learning rate of the next
-  /// step, which then has nothing to apply. All ranks call this function.
+  /// If updates are delayed, applies the pending gradients now, with the learning rate of the step
+  /// that has computed them. The next step then has nothing to apply. All ranks call this function.
   ///
   /// Moves:  the transfers of a step that reduce gradients, unless this has been done before, and
   ///         the sums of squares.

@@ -78,6 +78,7 @@ class trainer_state final : public saved_state {
     of_.held.origin = from;
     of_.held.step = from.step;
     of_.held.last = {};
+    of_.forget_local_steps();
     of_.set_ages([&](auto const&) { return from.step; });
   }
   [[nodiscard]] run_origin origin() const override { return of_.held.origin; }
