@@ -4,10 +4,13 @@
 // first: data_parallel<Ranks, Options...>: two options set the type in which gradients are sent
 // first: reproducible<Slices> with compressed<Element>: reproducible adds up the sums of slices
 // first: this plan has two policies whose parameter rules name different forms of gradients
+// first: data_parallel<..., compressed<Element>>: a layer has buffers
+// first: check_policy<Policy>: the policy rounds the gradients that ranks send
 // first: reduce_gradients<Job>: the job has compressed gradients
 #include <type_traits>
 
 #include "plait/plait.hpp"
+#include "plait/testing/check_policy.hpp"
 
 using namespace plait;
 using namespace plait::ext;
@@ -46,10 +49,21 @@ struct replicas {
 };
 int const of_two = job<hybrid<replicas, rounded_axis>>::plan().bytes_per_rank({}) > 0;
 
+template <class Policy>
+struct normed : parallel<objective<sequential<nn::linear<4, 4>, nn::batch_norm<nn::image<4, 1, 1>>>,
+                                   nn::cross_entropy<4>>,
+                         Policy> {};
+int const of_batch_norm =
+    normed<one_of<right, plain_axis, rounded_axis>>::plan().bytes_per_rank({}) > 0;
+
 void add_up() {
   using summed = job<one_of<right, plain_axis, rounded_axis>>;
   launch<summed>(threads{},
                  [](auto& rank) { reduce_gradients<summed>(rank, gradients<summed, partial>{}); });
 }
+
+#ifdef PLAIT_EXPECT_FAIL
+bool const is_sound = testing::check_policy<rounded_axis>().passed();
+#endif
 
 int main() {}

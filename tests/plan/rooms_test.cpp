@@ -231,4 +231,14 @@ TEST(RoomsOfOutputs, OfAnotherFormulaAreFound) {
   EXPECT_EQ(found.said, std::vector<std::string>{"rank_outputs: 32768 bytes in 16384"});
 }
 
+// A copy of a rank's state on the host: half of the frozen parameters, which ranks keep in blocks
+// within a group, and a quarter of the others, with two states.
+constexpr nn::linear_options no_bias{.bias = false};
+using partly_frozen =
+    objective<sequential<frozen<nn::linear<63, 256>>, nn::linear<256, 256, no_bias>>,
+              nn::cross_entropy<256>>;
+using in_groups = plan<partly_frozen, data_parallel<4, within<2>, zero<3>>>;
+static_assert(in_groups::host_bytes(0, {.optimizer_states = 2}) ==
+              (64 * 256 / 2 + 256 * 256 / 4) * 3 * sizeof(float));
+
 }  // namespace

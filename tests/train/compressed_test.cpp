@@ -137,6 +137,38 @@ TEST(Compressed, AGradientThatIsNotFiniteSpoilsOneStepOnly) {
   expect(std::type_identity<broken_sums<plait::bfloat16>>{});
 }
 
+// Ranks round gradients only between machines, and each rank owns a block of the parameters.
+struct between_machines {
+  using concept_tag = policy_tag;
+  static constexpr axis along = axis::replica;
+  static constexpr int ranks = 2;
+  static constexpr placement samples = shard<dim::batch>;
+  static constexpr parameter_rule parameters{.summed = partial, .sent = wire_format::bfloat16};
+};
+TEST(Compressed, MayRoundAlongOneOfTwoAxes) {
+  using one_axis = job<hybrid<between_machines, data_parallel<2, zero<1>, buckets<1>>>, float>;
+  auto const expected = losses_of<job<data_parallel<>, float>>(threads{.data_ranks = 4});
+  auto const got = losses_of<one_axis>(threads{});
+  for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], expected[i], 0.02) << i;
+  EXPECT_NE(got, expected);
+}
+
+TEST(Compressed, IsExplained) {
+  auto const expect = [](std::string const& text, std::string const& part) {
+    EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
+  };
+  // 1024 * 1024 gradients, whose blocks are exchanged and whose sums are gathered in pieces.
+  using model = objective<nn::linear<1023, 1024>, nn::cross_entropy<1024>>;
+  using one = plan<model, data_parallel<4, compressed<plait::bfloat16>>>;
+  auto const text = explain(one{}, {.rows = 8, .optimizer_states = 2});
+  expect(text, "gradients, sent as bfloat16\n");
+  expect(text, "4      1024 KiB\n");
+  expect(text, "with data_parallel<4, zero<1>, compressed<plait::bfloat16>> a rank would hold");
+  expect(text, "but gather parameters that are not rounded, for more bytes sent");
+  using narrow = plan<model, data_parallel<4, compressed<float8>>>;
+  expect(explain(narrow{}, {.rows = 8}), "4      544 KiB\n");
+}
+
 // With one microbatch and no clipping, all levels round the same numbers. data_parallel without
 // zero is left out, because it also rounds the sums.
 TEST(Compressed, LevelsOfZeroHaveTheSameBits) {

@@ -321,6 +321,28 @@ template <int Steps, int Axes, int Slices, bool Delays, bool SumsOverSamples, bo
 inline constexpr bool has_one_common_update =
     (check_replicas<Steps, Axes, Slices, Delays, SumsOverSamples, HasBuffers, IsExact>(), true);
 
+/// Fails to compile if the gradients of a job are delayed or rounded, although a part of its state
+/// would not stay exact. `IsWide`: parameters are at least as wide as gradients.
+template <bool Delays, bool Rounds, bool IsWide, bool HasBuffers>
+consteval void check_state() {
+  static_assert(
+      !Delays || IsWide,
+      "data_parallel<..., delayed<1>>: the job keeps its parameters in bfloat16. A resumed job "
+      "reads a checkpoint in the type of the parameters, so it would round the pending gradients; "
+      "write precision<bfloat16, float>, which keeps parameters in float");
+  static_assert(!Delays || !HasBuffers,
+                "data_parallel<..., delayed<1>>: a layer has buffers, such as the running mean of "
+                "nn::batch_norm; their new values are reduced with the gradients and would be a "
+                "step late; use a layer without buffers, or leave delayed out");
+  static_assert(!Rounds || !HasBuffers,
+                "data_parallel<..., compressed<Element>>: a layer has buffers, such as the running "
+                "mean of nn::batch_norm; their new values are reduced with the gradients and would "
+                "be rounded; use a layer without buffers, or leave compressed out (in a policy of "
+                "your own: .sent)");
+}
+template <bool Delays, bool Rounds, bool IsWide, bool HasBuffers>
+inline constexpr bool has_exact_state = (check_state<Delays, Rounds, IsWide, HasBuffers>(), true);
+
 template <std::size_t One, std::size_t Other>
 consteval void check_sequences() {
   static_assert(One == 0 || Other == 0 || One == Other,

@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "plait/core/concat.hpp"
@@ -237,38 +238,54 @@ template <class Plan>
   for (int stage = 0; stage < Plan::stages; ++stage) {
     auto const list = transfers_of<Plan>(stage, load, job_part::training);
     auto const all = Plan::parameter_layout_for(stage, grid).buckets;
-    auto const calls_like = [&](transfer const& one) {
-      std::int64_t calls = 0;
+    // Rounded gradients have a row for the exchange of blocks and a row for their gather.
+    auto const moved_like = [&](transfer const& one) {
+      std::pair<std::int64_t, std::size_t> calls_and_bytes{};
       for (auto const& row : list)
-        if (row.place == one.place && row.bucket == one.bucket && grid.size(row.row().over) > 1)
-          calls += row.times * row.calls(grid.size(row.row().over));
-      return calls;
+        if (row.place == one.place && row.bucket == one.bucket && grid.size(row.row().over) > 1) {
+          calls_and_bytes.first += row.times * row.calls(grid.size(row.row().over));
+          calls_and_bytes.second += std::size_t(row.times) *
+                                    sent_count(Plan::rules.sent, row.elements()) *
+                                    sizeof(wire_word);
+        }
+      return calls_and_bytes;
     };
-    for (int b = int(all.size()) - 1, next = b; b >= 0; b = next) {
-      auto const row = std::find_if(list.begin(), list.end(), [&](transfer const& one) {
-        return (one.place == transfer_place::gradients ||
-                one.place == transfer_place::microbatch_gradients) &&
-               one.moves_bucket(b);
+    auto const row_of_bucket = [&](transfer_place place, int b) {
+      return std::find_if(list.begin(), list.end(), [&](transfer const& one) {
+        return one.place == place && one.moves_bucket(b);
       });
-      next = b - 1;
-      if (row == list.end() || grid.size(row->row().over) == 1) continue;
-      next = row->bucket - 1;
-      auto const &first = all[std::size_t(row->bucket)], &last = all[std::size_t(b)];
-      bool const is_early = Plan::bucket_bytes > 0 && first.region == parameter_layout::over_batch;
-      auto const each = row->buckets == 1
-                            ? layers_of<Plan>({first.units.begin, first.units.begin + 1})
-                            : std::string("its first layer");
-      table.add(
-          {std::to_string(stage), layers_of<Plan>({first.units.begin, last.units.end}),
-           std::to_string(Plan::rules.rounds() ? calls_like(*row) : row->times),
-           with_unit(Plan::rules.rounds()
-                         ? sent_count(Plan::rules.sent, first.elements.count) * sizeof(wire_word)
-                         : first.elements.count * Plan::gradient_bytes),
-           Plan::delays && row->place == transfer_place::gradients ? "the next step"
-           : is_early                                              ? each
-                                                                   : "all layers"});
-      ++rows;
-    }
+    };
+    auto const add_rows = [&](transfer_place place) {
+      for (int b = int(all.size()) - 1, next = b; b >= 0; b = next) {
+        auto const row = row_of_bucket(place, b);
+        next = b - 1;
+        if (row == list.end() || grid.size(row->row().over) == 1) continue;
+        // The rest of the reduction of a bucket that is summed for each microbatch has a line of
+        // its own only if it is delayed.
+        if (place == transfer_place::gradients && !Plan::delays &&
+            row_of_bucket(transfer_place::microbatch_gradients, b) != list.end())
+          continue;
+        next = row->bucket - 1;
+        auto const &first = all[std::size_t(row->bucket)], &last = all[std::size_t(b)];
+        bool const is_early =
+            Plan::bucket_bytes > 0 && first.region == parameter_layout::over_batch;
+        auto const each = row->buckets == 1
+                              ? layers_of<Plan>({first.units.begin, first.units.begin + 1})
+                              : std::string("its first layer");
+        auto const [calls, bytes] =
+            Plan::rules.rounds() ? moved_like(*row)
+                                 : std::pair{row->times, std::size_t(row->times) * row->count *
+                                                             Plan::gradient_bytes};
+        table.add({std::to_string(stage), layers_of<Plan>({first.units.begin, last.units.end}),
+                   std::to_string(calls), with_unit(bytes / std::size_t(calls)),
+                   Plan::delays && place == transfer_place::gradients ? "the next step"
+                   : is_early                                         ? each
+                                                                      : "all layers"});
+        ++rows;
+      }
+    };
+    add_rows(transfer_place::microbatch_gradients);
+    add_rows(transfer_place::gradients);
   }
   char const* const title = Plan::rules.sent == wire_format::float8 ? "gradients, sent as float8"
                             : Plan::rules.sent == wire_format::bfloat16
@@ -298,17 +315,19 @@ template <class Plan>
   lean_vector<lean_vector<transfer>> lists;
   for (int stage = 0; stage < Plan::stages; ++stage)
     lists.push_back(transfers_of<Plan>(stage, Plan::completed(load), job_part::common_update));
+  auto const all = traffic_of(lists, sizes_of<Plan>, Plan::grid_for(load));
   text_table table;
   table.add({"axes", "ranks", "differences and numbers"});
-  for (auto const& [over, ranks, sent] : traffic_of(lists, sizes_of<Plan>, Plan::grid_for(load)))
+  for (auto const& [over, ranks, sent] : all)
     table.add({to_string(over), std::to_string(ranks), with_unit(sent.step)});
   return concat({"\nsent per common update, every ", Plan::local_steps,
-                 " steps, at most by one rank\n", table.text()});
+                 " steps, at most by one rank\n",
+                 (all.size() == 0 ? std::string("  nothing is sent\n") : table.text())});
 }
 
 /// Returns text about the memory that a rank would save under zero<1>, if data ranks now hold and
-/// update equal optimizer states. zero<1> changes neither the results nor the bytes sent. `explain`
-/// only mentions zero<1>; no plan chooses it automatically.
+/// update equal optimizer states. zero<1> changes neither the results nor, unless gradients are
+/// rounded, the bytes sent. `explain` only mentions zero<1>; no plan chooses it automatically.
 template <class Plan>
 [[gnu::cold]] std::string explain_zero(workload const& load) {
   int const ranks = Plan::batch_ranks(Plan::grid_for(load));
@@ -320,8 +339,10 @@ template <class Plan>
     most = std::max(most, Plan::memory(stage, load).optimizer);
   return concat({"  with ", detail::with_owned_blocks<typename Plan::policy_type>(),
                  " a rank would hold ", with_unit(most / std::size_t(ranks)),
-                 " of the optimizer's ", with_unit(most),
-                 " and update as much less, for the same bytes sent\n"});
+                 " of the optimizer's ", with_unit(most), " and update as much less, ",
+                 (Plan::rules.rounds() ? "but gather parameters that are not rounded, for more "
+                                         "bytes sent\n"
+                                       : "for the same bytes sent\n")});
 }
 
 template <class Plan>
@@ -390,11 +411,11 @@ template <class Plan>
         training_timetable<typename Plan::schedule_type, Plan::stages>(load.microbatches);
     auto const list = transfers_of<Plan>(stage, load, job_part::training);
     auto const& passes = table.stages[std::size_t(stage)];
-    auto const program =
-        program_of<Plan>(Plan::grid_for(load), list, stage, job_part::training, passes,
-                         {.clips = true, .updates = true, .masks_loss = load.stops},
-                         Plan::arena_for(stage, load, passes)
-                             .template place<(Plan::chunks > 1)>(passes, load.microbatches));
+    auto const program = program_of<Plan>(
+        Plan::grid_for(load), list, stage, job_part::training, passes,
+        {.clips = true, .updates = true, .masks_loss = load.stops && Plan::local_steps == 0},
+        Plan::arena_for(stage, load, passes)
+            .template place<(Plan::chunks > 1)>(passes, load.microbatches));
     out += concat({"\nprogram of a step",
                    (Plan::stages > 1 ? concat({" on stage ", stage}) : std::string()), "\n",
                    text_of_program(program, list, sizes_of<Plan>)});

@@ -413,7 +413,7 @@ struct plan {
                                   : batch_ranks(complete) / complete.size(rules.local_axes);
     std::size_t const frozen =
         layout.frozen_count /
-        std::size_t(rules.keeps_blocks() ? complete.size(rules.cut_axes()) : 1);
+        std::size_t(complete.size(rules.kept.axes_with(shard<dim::elements>)));
     std::size_t const elements = layout.count() / std::size_t(ranks) + frozen;
     return elements *
            (parameter_bytes * (load.averages ? 2 : 1) + load.bytes_of_states(parameter_bytes) +
@@ -528,14 +528,7 @@ struct plan {
   static constexpr bool has_frozen = count_tensors(code, entries, one_if_frozen) > 0;
   static constexpr bool has_buffers = count_tensors(code, entries, one_if_buffer) > 0;
   static_assert(
-      !delays || gradient_bytes <= parameter_bytes,
-      "data_parallel<..., delayed<1>>: the job keeps its parameters in bfloat16. A resumed job "
-      "reads a checkpoint in the type of the parameters, so it would round the pending gradients; "
-      "write precision<bfloat16, float>, which keeps parameters in float");
-  static_assert(!delays || !has_buffers,
-                "data_parallel<..., delayed<1>>: a layer has buffers, such as the running mean of "
-                "nn::batch_norm; their new values are reduced with the gradients and would be a "
-                "step late; use a layer without buffers, or leave delayed out");
+      has_exact_state<delays, rules.rounds(), gradient_bytes <= parameter_bytes, has_buffers>);
   static_assert(has_one_common_update < local_steps, rules.local_axes.count(), slices, delays,
                 sums_over_samples, has_buffers,
                 gradient_bytes == parameter_bytes && parameter_bytes >= 4 >);

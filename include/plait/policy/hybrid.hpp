@@ -263,11 +263,16 @@ template <class P>
       options = concat(
           {", buckets<",
            (data::bucket_bytes > 0 ? std::to_string(data::bucket_bytes) : "plait::at_end"), ">"});
+  std::string sent;
+  if constexpr (ranks != 0) {
+    if (data::parameters.sent == wire_format::bfloat16) sent = ", compressed<plait::bfloat16>";
+    if (data::parameters.sent == wire_format::float8) sent = ", compressed<plait::float8>";
+  }
   std::string shares;
   if constexpr (ranks != 0) shares = text_of_shares(data::shares);
   return concat({"data_parallel<",
                  (ranks == at_launch ? "plait::at_launch" : std::to_string(ranks)), ", zero<1>",
-                 options, (shares.empty() ? "" : ", "), shares,
+                 options, sent, (shares.empty() ? "" : ", "), shares,
                  (delays_updates<P>() ? ", delayed<1>>" : ">")});
 }
 

@@ -29,10 +29,13 @@ namespace plait::planning {
 /// equal.
 constexpr std::size_t compared_fields = 64;
 
-/// The numbers that each replica contributes to a common update. `loss` is multiplied by `labels`.
-/// `bad_step` is the number + 1 of the first step that was not finite, or 0.
+/// The numbers that each replica contributes to a common update: the steps that it has done since
+/// the beginning, and sums over the steps since the last common update. `loss` is a sum of losses
+/// times labels, `losses` of losses alone. `bad_step` is the number + 1 of the first step that was
+/// not finite, or 0.
 struct numbers_of_replica {
-  double labels = 0, loss = 0, votes = 0, bad_step = 0, bad_loss = 0, bad_norm = 0;
+  double steps = 0, labels = 0, loss = 0, losses = 0;
+  double votes = 0, bad_step = 0, bad_loss = 0, bad_norm = 0;
 };
 
 /// Lists the transfers of one stage in a part of a job. It is a sink of order_of_parts.hpp, whose
@@ -155,15 +158,13 @@ struct transfer_lister {
       return they;
     };
     auto const exchanged = made.from.axes_with(rounded);
-    for (axis const which : scatter_order(exchanged)) {
+    for (axis const which : scatter_order(exchanged | axes_that(collective::reduce_scatter))) {
       if (to.at(which) == rounded) continue;
       auto const next = made.from.with(which, shard<dim::elements>);
-      add(rounded_transfer(made, next, ranks(which)));
-      made.from = next;
+      if (!exchanged.contains(which)) go_to(next);
+      else add(rounded_transfer(made, next, ranks(which))), made.from = next;
       made.count /= ranks(which);
     }
-    for (axis const which : scatter_order(axes_that(collective::reduce_scatter)))
-      go_to(made.from.with(which, to.at(which))), made.count /= ranks(which);
     placements summed = made.from;
     for (axis const which : scatter_order(axes_that(collective::all_reduce)))
       summed = summed.with(which, to.at(which));

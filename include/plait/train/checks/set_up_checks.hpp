@@ -147,7 +147,9 @@ struct plan_numbers {
   std::size_t bucket_bytes = 0;
   bool delays = false;  ///< true if updates are delayed
   int local_steps = 0;  ///< the steps between two common updates of replicas; 0 without replicas
-  int level = 0;        ///< the level of zero<Level>; 0 if the policy does not use zero
+  int sent = 0;         ///< the wire_format of gradients
+  std::uint32_t rounded = 0;  ///< the axes along which gradients are rounded, as bits
+  int level = 0;              ///< the level of zero<Level>; 0 if the policy does not use zero
   std::uint64_t recomputed =
       0;  ///< a hash of the steps that the units recompute; 0 if they recompute nothing
 };
@@ -164,6 +166,8 @@ template <class Plan>
           Plan::bucket_bytes,
           Plan::delays,
           Plan::local_steps,
+          int(Plan::rules.sent),
+          Plan::rules.rounded_axes.bits,
           int(Plan::cuts_arenas) + int(Plan::rules.sums_blocks()) + int(Plan::rules.keeps_blocks()),
           hash_of(Plan::recomputes)};
 }
@@ -197,6 +201,8 @@ template <class Optimizer>
   mine.add("the least bytes of a bucket of gradients", plan.bucket_bytes);
   mine.add("the steps of delayed<Steps>, or 0", plan.delays);
   mine.add("the steps of local_steps<Steps>, or 0", plan.local_steps);
+  mine.add("compressed<Element> (0 without it, 1 for bfloat16, 2 for float8)", plan.sent);
+  mine.add("the axes of compressed<Element>, as bits", plan.rounded);
   mine.add("the level of zero<Level>, or 0", plan.level);
   mine.add("the steps that recompute<...> repeats, as a hash, or 0", plan.recomputed);
   mine.add("seed", options.seed);
