@@ -6,6 +6,8 @@
 // first: this policy is along a context or expert axis but declares no `forms`
 // first: this policy places samples wrongly
 // first: this policy names an axis but not its number of ranks
+// first: this policy's `delayed_steps` is neither 0 nor 1
+// first: this policy's `shares` are not one number of at least 1
 #include <type_traits>
 
 #include "plait/policy/policies.hpp"
@@ -61,5 +63,17 @@ int const same_samples =
     plait::ext::mesh_of<policy_of<along_data, two_ranks, if_right<cut_samples>, summed>>.world_size();
 int const without_ranks =
     plait::ext::mesh_of<policy_of<along_data, if_right<two_ranks>, cut_samples, summed>>.world_size();
+
+struct delays {
+  static constexpr int delayed_steps = right ? 1 : 2;
+};
+int const two_steps_late =
+    plait::ext::mesh_of<policy_of<along_data, two_ranks, cut_samples, summed, delays>>.world_size();
+struct of_unequal_ranks {
+  static constexpr int numbers[2]{2, right ? 1 : 0};
+  static constexpr plait::ext::static_view<int> shares{numbers, 2};
+};
+int const no_share =
+    plait::ext::mesh_of<policy_of<along_data, two_ranks, cut_samples, summed, of_unequal_ranks>>.world_size();
 
 int main() {}

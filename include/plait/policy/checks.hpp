@@ -2,6 +2,7 @@
 #pragma once
 
 #include <concepts>
+#include <cstdint>
 
 #include "plait/placement/transition.hpp"
 #include "plait/policy/policy.hpp"
@@ -58,6 +59,35 @@ constexpr int steps_of_replicas() {
                 })
     return P::local_steps;
   else return 0;
+}
+
+/// Returns the number of steps by which a policy delays updates, see `delayed`; 0 without a delay.
+template <class P>
+constexpr int delay_of() {
+  if constexpr (requires {
+                  { P::delayed_steps } -> std::convertible_to<int>;
+                })
+    return P::delayed_steps;
+  else return 0;
+}
+/// Returns true if the shares of a policy are as many as its ranks and in the range of `shares`, or
+/// if it has none.
+template <class P>
+constexpr bool has_sound_shares() {
+  if constexpr (requires {
+                  { P::shares } -> std::convertible_to<static_view<int>>;
+                }) {
+    constexpr static_view<int> all = P::shares;
+    std::int64_t sum = 0;
+    for (int i = 0; i < all.size(); ++i) {
+      if (all[i] < 1) return false;
+      sum += all[i];
+    }
+    return all.size() == 0 ||
+           (P::along == axis::data && all.size() == P::ranks && sum <= greatest_sum_of_shares);
+  } else {
+    return true;
+  }
 }
 
 /// Fails to compile if a policy has a misspelt member, because plait would ignore this member.
@@ -125,6 +155,15 @@ consteval void check_policy_rules() {
                 "write both, `static constexpr int local_steps = H;`, with an H of at least 1, and "
                 ".kept, .summed and .owned = plait::ext::varying in `parameters`, or leave both "
                 "out");
+  constexpr int delay = delay_of<Policy>();
+  static_assert(delay == 0 || (delay == 1 && along == axis::data),
+                "this policy's `delayed_steps` is neither 0 nor 1, or the policy is not along a "
+                "data axis; write `static constexpr int delayed_steps = 1;` in the policy of the "
+                "data axis, or leave it out");
+  static_assert(has_sound_shares<Policy>(),
+                "this policy's `shares` are not one number of at least 1 for each rank of a data "
+                "axis, or their sum is above 65536; write numbers as in shares<3, 1>, or leave "
+                "`shares` out");
   static_assert((samples_along<Policy>() == shard<dim::batch>) == has_samples,
                 "this policy places samples wrongly: on a data or replica axis each rank has its "
                 "own samples, so write `static constexpr plait::placement samples = "

@@ -205,7 +205,7 @@ namespace plait {
 template <int... Shares>
 struct shares {
   /// The greatest allowed sum of all shares.
-  static constexpr int most = 1 << 16;
+  static constexpr int most = detail::greatest_sum_of_shares;
   static_assert(
       ((Shares >= 1) && ...),
       "shares<Shares...>: a share is less than 1, but each data rank needs samples; write "
@@ -262,7 +262,7 @@ struct delayed {
 /// report of the replica, see step_report::replica.
 ///
 /// Moves:  in a step, nothing between replicas. In a common update, 2N(R-1)/R bytes for N bytes of
-///         parameters and R replicas, and six numbers for each replica. If a replica cuts its
+///         parameters and R replicas, and eight numbers for each replica. If a replica cuts its
 ///         parameters, N counts a rank's block. compressed<...> rounds the differences, too.
 /// Memory: the common parameters and the outer momentum. Each is as long as one state of the
 ///         optimizer.

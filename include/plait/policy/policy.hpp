@@ -14,6 +14,13 @@ struct parameter_layout;
 struct parameters_to_deal;
 }  // namespace plait::planning
 
+namespace plait::detail {
+
+/// The greatest allowed sum of the shares of data ranks.
+inline constexpr int greatest_sum_of_shares = 1 << 16;
+
+}  // namespace plait::detail
+
 namespace plait::ext {
 
 /// The tag by which a type declares itself a policy: `using concept_tag = plait::ext::policy_tag;`.
