@@ -371,6 +371,13 @@ pictured const& plan_called(std::string_view name) {
                        [&](auto const& of) { return of.name == name; });
 }
 
+TEST(Draw, DelayedReductionsAreNotOfTheStep) {
+  auto const late = make<own_net, data_parallel<2, delayed<1>>>("delayed", {.rows = 16});
+  auto const text = all_text(late, picture::plan);
+  EXPECT_NE(text.find("gradients, during the next step: all_reduce over data"), std::string::npos)
+      << text;
+}
+
 TEST(Draw, MemoryHasAColumnForEachPart) {
   for (auto const& of : all_plans()) {
     SCOPED_TRACE(of.name);

@@ -102,7 +102,11 @@ PLAIT_DECL drawn_move layer_lister::move_of(transfer const& made, int stage) con
       concat({to_string(row.moves), " over ", to_string(plan_.grid.of_several_ranks(row.over))}),
       times_text(made, of_.sizes), "", made.place};
   if (made.place != transfer_place::forward && made.place != transfer_place::backward)
-    out.what = concat({to_string(made.place), ": ", out.what});
+    out.what = concat(
+        {to_string(made.place),
+         (plan_.delays && made.place == transfer_place::gradients ? ", during the next step: "
+                                                                  : ": "),
+         out.what});
   if (made.bucket >= 0) out.layers = short_layers_text(units_of(made, stage));
   return out;
 }

@@ -149,6 +149,7 @@ struct plan_numbers {
   int local_steps = 0;  ///< the steps between two common updates of replicas; 0 without replicas
   int sent = 0;         ///< the wire_format of gradients
   std::uint32_t rounded = 0;  ///< the axes along which gradients are rounded, as bits
+  bool deals = false;         ///< true if ranks own whole parameters, see zero_of_matrices
   int level = 0;              ///< the level of zero<Level>; 0 if the policy does not use zero
   std::uint64_t recomputed =
       0;  ///< a hash of the steps that the units recompute; 0 if they recompute nothing
@@ -168,6 +169,7 @@ template <class Plan>
           Plan::local_steps,
           int(Plan::rules.sent),
           Plan::rules.rounded_axes.bits,
+          Plan::rules.deals_parameters,
           int(Plan::cuts_arenas) + int(Plan::rules.sums_blocks()) + int(Plan::rules.keeps_blocks()),
           hash_of(Plan::recomputes)};
 }
@@ -203,6 +205,7 @@ template <class Optimizer>
   mine.add("the steps of local_steps<Steps>, or 0", plan.local_steps);
   mine.add("compressed<Element> (0 without it, 1 for bfloat16, 2 for float8)", plan.sent);
   mine.add("the axes of compressed<Element>, as bits", plan.rounded);
+  mine.add("zero_of_matrices<Level> (1 with it, 0 without it)", plan.deals);
   mine.add("the level of zero<Level>, or 0", plan.level);
   mine.add("the steps that recompute<...> repeats, as a hash, or 0", plan.recomputed);
   mine.add("seed", options.seed);
