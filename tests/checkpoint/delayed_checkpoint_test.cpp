@@ -16,6 +16,7 @@
 #include "checkpoint/small_job.hpp"
 #include "plait/checkpoint/checkpoints.hpp"
 #include "plait/checkpoint/manifest.hpp"
+#include "plait/checkpoint/manifest_text.hpp"
 #include "plait/plait.hpp"
 #include "train/small_gpt.hpp"
 

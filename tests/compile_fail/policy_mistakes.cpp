@@ -7,7 +7,7 @@
 // first: this policy places samples wrongly
 // first: this policy names an axis but not its number of ranks
 // first: this policy's `delayed_steps` is neither 0 nor 1
-// first: this policy's `shares` are not one number of at least 1
+// first: this policy's `shares` contain a number below 1
 #include <type_traits>
 
 #include "plait/policy/policies.hpp"

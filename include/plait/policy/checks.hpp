@@ -70,8 +70,8 @@ constexpr int delay_of() {
     return P::delayed_steps;
   else return 0;
 }
-/// Returns true if the shares of a policy are as many as its ranks and in the range of `shares`, or
-/// if it has none.
+/// Returns true if the shares of a policy, if it has any, are in the range of `shares`. The plan
+/// checks their number.
 template <class P>
 constexpr bool has_sound_shares() {
   if constexpr (requires {
@@ -83,8 +83,7 @@ constexpr bool has_sound_shares() {
       if (all[i] < 1) return false;
       sum += all[i];
     }
-    return all.size() == 0 ||
-           (P::along == axis::data && all.size() == P::ranks && sum <= greatest_sum_of_shares);
+    return all.size() == 0 || (P::along == axis::data && sum <= greatest_sum_of_shares);
   } else {
     return true;
   }
@@ -161,8 +160,8 @@ consteval void check_policy_rules() {
                 "data axis; write `static constexpr int delayed_steps = 1;` in the policy of the "
                 "data axis, or leave it out");
   static_assert(has_sound_shares<Policy>(),
-                "this policy's `shares` are not one number of at least 1 for each rank of a data "
-                "axis, or their sum is above 65536; write numbers as in shares<3, 1>, or leave "
+                "this policy's `shares` contain a number below 1, their sum is above 65536, or the "
+                "policy is not along a data axis; write numbers as in shares<3, 1>, or leave "
                 "`shares` out");
   static_assert((samples_along<Policy>() == shard<dim::batch>) == has_samples,
                 "this policy places samples wrongly: on a data or replica axis each rank has its "
