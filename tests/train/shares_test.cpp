@@ -317,7 +317,7 @@ TEST(SharesMistakes, RefuseWhatDoesNotFit) {
         });
       });
   expect_refused(
-      "trainer 1: the ranks differ in the shares of the data ranks: 'shares<3, 1>' on rank 0, "
+      "trainer 1: the ranks differ in the options of data_parallel: 'shares<3, 1>' on rank 0, "
       "'shares<1, 1>' on rank 1",
       [&] {
         launch<balanced>(threads{}, [&](auto& rank) {

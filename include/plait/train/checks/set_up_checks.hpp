@@ -15,7 +15,9 @@
 #include "plait/core/number_range.hpp"
 #include "plait/mesh/axis.hpp"
 #include "plait/mesh/mesh.hpp"
+#include "plait/placement/batch_slicing.hpp"
 #include "plait/plan/sharding/parameter_blocks.hpp"
+#include "plait/policy/policy.hpp"
 #include "plait/tensor/batch.hpp"
 #include "plait/train/checks/consistency_check.hpp"
 #include "plait/train/options/optimizer.hpp"
@@ -143,33 +145,31 @@ struct plan_numbers {
                               ///< three digits of one number
   lean_vector<model_parameter> parameters{};
   int slices = 0;
-  std::string shares{};  ///< the shares of the data ranks, as a text; "" if they are equal
+  std::string of_data{};  ///< options of the data ranks, as a text
   std::size_t bucket_bytes = 0;
   bool delays = false;  ///< true if updates are delayed
   int local_steps = 0;  ///< the steps between two common updates of replicas; 0 without replicas
-  int sent = 0;         ///< the wire_format of gradients
-  std::uint32_t rounded = 0;  ///< the axes along which gradients are rounded, as bits
-  bool deals = false;         ///< true if ranks own whole parameters, see zero_of_matrices
-  int level = 0;              ///< the level of zero<Level>; 0 if the policy does not use zero
+  int level = 0;        ///< the level of zero<Level>; 0 if the policy does not use zero
   std::uint64_t recomputed =
       0;  ///< a hash of the steps that the units recompute; 0 if they recompute nothing
 };
 /// Returns a hash of the steps that the plan recomputes and of the units in which it recomputes
 /// them; 0 if the plan recomputes nothing.
 [[nodiscard]] [[gnu::cold]] std::uint64_t hash_of(recompute_table const& recomputed);
+/// Returns the options of the data ranks that no other number tells, as a text: "shares<3, 1>,
+/// compressed<bfloat16> along data, zero_of_matrices"; "" if there are none.
+[[nodiscard]] [[gnu::cold]] std::string text_of_data_options(batch_slicing const& slicing,
+                                                             parameter_rules const& rules);
 template <class Plan>
 [[gnu::cold]] plan_numbers numbers_to_compare(mesh const& grid) {
   return {Plan::parameter_count(),
           100 * Plan::element_bytes + 10 * Plan::parameter_bytes + Plan::gradient_bytes,
           parameters_of_model<Plan>(grid),
           Plan::slices,
-          text_of_shares(Plan::slicing.shares),
+          text_of_data_options(Plan::slicing, Plan::rules),
           Plan::bucket_bytes,
           Plan::delays,
           Plan::local_steps,
-          int(Plan::rules.sent),
-          Plan::rules.rounded_axes.bits,
-          Plan::rules.deals_parameters,
           int(Plan::cuts_arenas) + int(Plan::rules.sums_blocks()) + int(Plan::rules.keeps_blocks()),
           hash_of(Plan::recomputes)};
 }
@@ -198,14 +198,11 @@ template <class Optimizer>
       "parameter",
       state_bytes_of<Optimizer>());
   mine.add("the slices of reproducible<Slices>", plan.slices);
-  std::string const shares = "the shares of the data ranks";
-  mine.add(shares, hash().add(plan.shares).value());
+  std::string const of_data = "the options of data_parallel";
+  mine.add(of_data, hash().add(plan.of_data).value());
   mine.add("the least bytes of a bucket of gradients", plan.bucket_bytes);
   mine.add("the steps of delayed<Steps>, or 0", plan.delays);
   mine.add("the steps of local_steps<Steps>, or 0", plan.local_steps);
-  mine.add("compressed<Element> (0 without it, 1 for bfloat16, 2 for float8)", plan.sent);
-  mine.add("the axes of compressed<Element>, as bits", plan.rounded);
-  mine.add("zero_of_matrices<Level> (1 with it, 0 without it)", plan.deals);
   mine.add("the level of zero<Level>, or 0", plan.level);
   mine.add("the steps that recompute<...> repeats, as a hash, or 0", plan.recomputed);
   mine.add("seed", options.seed);
@@ -234,7 +231,7 @@ template <class Optimizer>
   mine.add(last, hash_of(factors));
   auto const all = gather.of_all(mine.mine());
   auto const first = mine.first_difference(all);
-  if (first == shares) compare_text(gather, subject, shares, plan.shares);
+  if (first == of_data) compare_text(gather, subject, of_data, plan.of_data);
   if (first == last) compare_factors(gather, subject, factors);
   mine.require_equal(gather, all);
   if (plan.slices > 0)

@@ -101,6 +101,19 @@ PLAIT_DECL std::uint64_t hash_of(recompute_table const& recomputed) {
   return out.value();
 }
 
+PLAIT_DECL std::string text_of_data_options(batch_slicing const& slicing,
+                                            parameter_rules const& rules) {
+  std::string out = text_of_shares(slicing.shares);
+  auto const add = [&](std::string const& option) {
+    out = concat({out, (out.empty() ? "" : ", "), option});
+  };
+  if (rules.rounds())
+    add(concat({(rules.sent == wire_format::float8 ? "compressed<float8>" : "compressed<bfloat16>"),
+                " along ", to_string(rules.rounded_axes)}));
+  if (rules.deals_parameters) add("zero_of_matrices");
+  return out;
+}
+
 PLAIT_DECL void compare_text(number_gather const& gather, std::string const& subject,
                              std::string const& what, std::string const& mine) {
   std::vector<std::uint64_t> packed(compared_fields);
