@@ -244,9 +244,11 @@ template <class Plan>
       for (auto const& row : list)
         if (row.place == one.place && row.bucket == one.bucket && grid.size(row.row().over) > 1) {
           calls_and_bytes.first += row.times * row.calls(grid.size(row.row().over));
-          calls_and_bytes.second += std::size_t(row.times) *
-                                    sent_count(Plan::rules.sent, row.elements()) *
-                                    sizeof(wire_word);
+          calls_and_bytes.second +=
+              std::size_t(row.times) *
+              (row.element == transfer_element::word
+                   ? sent_count(Plan::rules.sent, row.elements()) * sizeof(wire_word)
+                   : row.count * Plan::gradient_bytes);
         }
       return calls_and_bytes;
     };
